@@ -29,7 +29,7 @@ from tvm.script.ir_builder import tirx as T
 from dwconv.problems.workload import Workload
 from dwconv.schedules.cpu.emit.words import settled
 from dwconv.schedules.emit import Expr, all_of, bind, ceil_div, is_number, least, most
-from dwconv.schedules.taps import DEPTH, HEIGHT, WIDTH, Axes, Axis, Run, column_runs, inputs_beyond
+from dwconv.schedules.taps import DEPTH, HEIGHT, WIDTH, Axes, Axis, TileRun, column_runs, inputs_beyond
 
 AnyCut = TypeVar("AnyCut", bound=Any)
 """A dataclass whose ``work`` has ``axes``."""
@@ -38,7 +38,7 @@ Reads = list[tuple[int, list[tuple[int, int]]]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class AnyRun(Run):
+class AnyRun(TileRun):
     """Tiles of an axis of any size."""
 
     start: Expr
@@ -84,17 +84,17 @@ class AnyAxis(Axis):
         known, shift = self.known.part(first, taps), self.shift + first * self.step
         return replace(self, known=known, taps=taps, shift=shift)
 
-    def reads_of(self, run: Run) -> Reads:
+    def reads_of(self, run: TileRun) -> Reads:
         if not isinstance(run, AnyRun):
             return self.known.reads_of(run)
         return [(at, pairs) for at, pairs in self.reads(run.width).items() if not self._is_padding(run, at)]
 
-    def is_tested(self, run: Run, at: int) -> bool:
+    def is_tested(self, run: TileRun, at: int) -> bool:
         if not isinstance(run, AnyRun):
             return False
         return run.is_tested if run.to_end is None else self.origin(-run.to_end) + at >= self.beyond[0]
 
-    def may_lack(self, run: Run, out: int) -> bool:
+    def may_lack(self, run: TileRun, out: int) -> bool:
         if not isinstance(run, AnyRun):
             return False
         return run.is_tested and out > 0 if run.to_end is None else out > run.to_end - self.down
@@ -121,7 +121,7 @@ class AnyAxis(Axis):
             before += self.down
         return before - self.down
 
-    def cuts(self, width: int, *, overlap: bool, narrower: bool = False) -> Iterator[list[Run]]:
+    def cuts(self, width: int, *, overlap: bool, narrower: bool = False) -> Iterator[list[TileRun]]:
         """The ways to cut the axis into tiles of ``width``, each inside the test of whether it fits. ``overlap``:
         whether outputs may be computed twice. ``narrower``: also into tiles of a half and of a quarter of that."""
         widths = [width // part // self.down * self.down for part in ((1, 2, 4) if narrower else (1,))]
@@ -162,7 +162,7 @@ class AnyAxis(Axis):
             widths.insert(0, width)
         return widths
 
-    def _in_tiles(self, width: int, *, overlap: bool) -> tuple[Expr, list[Run]]:
+    def _in_tiles(self, width: int, *, overlap: bool) -> tuple[Expr, list[TileRun]]:
         """The condition under which the axis can be cut into tiles that know what is padding, and these."""
         widths, end = self._last_edge(width), bind("end", self.end)
         first, last = self._first_edge(width), sum(widths)
@@ -184,7 +184,7 @@ class AnyAxis(Axis):
         ]
         return self._fits(width, end, overlap=overlap), [*edges[0], *between, *edges[1]]
 
-    def vector_runs(self, vector: int, vectors: int, *, is_padded: bool) -> list[Run]:
+    def vector_runs(self, vector: int, vectors: int, *, is_padded: bool) -> list[TileRun]:
         """On the left, tiles that know what is padding, unless the axis is too short for them; on the right, tiles that
         test what they read and store. What fills no tile is one of as many vectors as at the known size, or of one, if
         that is enough."""
@@ -200,7 +200,7 @@ class AnyAxis(Axis):
         whole, left = settled("whole", count // vectors), settled("left_over", count % vectors)
         middle = max(1, ceil_div(self.known.outputs, vector) % vectors or vectors // 2)
 
-        def right(tile: Expr, *, tiles: Expr = 1, size: int, exists: Expr = True) -> Run:
+        def right(tile: Expr, *, tiles: Expr = 1, size: int, exists: Expr = True) -> TileRun:
             start, wide = tile * width, size * vector
             return AnyRun(start=start, tiles=tiles, width=wide, interior=False, is_tested=True, exists=exists)
 
@@ -216,7 +216,7 @@ class AnyAxis(Axis):
             *([right(whole, size=1, exists=left == 1)] if vectors > 1 else []),
         ]
 
-    def rolled_runs(self, width: int) -> list[Run]:
+    def rolled_runs(self, width: int) -> list[TileRun]:
         """The tiles of an axis whose taps are loops, which know their bounds: edges in tiles as narrow as can be."""
         narrow, first = self.down, self.left
         tiles = ceil_div(self.outputs, narrow)

@@ -130,17 +130,17 @@ class Axis:
             stop = min(stop, bisect_left(starts, self.inputs - greatest, key=self.origin))
         return starts[first : max(first, stop)]
 
-    def reads_of(self, run: Run) -> list[tuple[int, list[tuple[int, int]]]]:
+    def reads_of(self, run: TileRun) -> list[tuple[int, list[tuple[int, int]]]]:
         """The inputs that a tile of ``run`` reads, each with the (output, tap) pairs that it meets; no padding."""
         reads = self.reads(run.width) if run.interior else self.live_reads(run.start, run.width)
         return list(reads.items())
 
-    def is_tested(self, run: Run, at: int) -> bool:
+    def is_tested(self, run: TileRun, at: int) -> bool:
         """Whether it is only known when the kernel runs that the input ``at``, which a tile of ``run`` reads, is no
         padding."""
         return False
 
-    def may_lack(self, run: Run, out: int) -> bool:
+    def may_lack(self, run: TileRun, out: int) -> bool:
         """Whether it is only known when the kernel runs that output ``out`` of a tile of ``run`` exists."""
         return False
 
@@ -149,15 +149,15 @@ class Axis:
         """The axis at the size that the configuration was chosen for."""
         return self
 
-    def vector_runs(self, vector: int, vectors: int, *, is_padded: bool) -> list[Run]:
+    def vector_runs(self, vector: int, vectors: int, *, is_padded: bool) -> list[TileRun]:
         """Cut the axis into tiles of ``vectors`` vectors of ``vector`` outputs. Edges are tiles of their own, unless
         zeros lie beside the inputs."""
         width = vector * vectors
         if not is_padded:
             return column_runs(self, width)
         whole, left = divmod(self.outputs, width)
-        tiles = [Run(start=0, tiles=whole, width=width, interior=True)] if whole else []
-        return [*tiles, Run(start=whole * width, tiles=1, width=left, interior=False)] if left else tiles
+        tiles = [TileRun(start=0, tiles=whole, width=width, interior=True)] if whole else []
+        return [*tiles, TileRun(start=whole * width, tiles=1, width=left, interior=False)] if left else tiles
 
     def part(self, first: int, taps: int) -> Axis:
         """The same axis with ``taps`` of the taps alone, from ``first`` on."""
@@ -275,7 +275,7 @@ class TapLoop:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Run:
+class TileRun:
     """``tiles`` tiles of ``width`` outputs one after the other, the first at ``start``. All of them are
     ``interior``, or there is one alone, at an edge (or with ``edges="rolled"`` several)."""
 
@@ -293,23 +293,23 @@ class Run:
         return self.start + tile * self.width
 
 
-def column_runs(axis: Axis, width: int) -> list[Run]:
+def column_runs(axis: Axis, width: int) -> list[TileRun]:
     """Cut the axis into tiles of ``width`` outputs: each edge tile alone, interior ones in runs."""
     inner = axis.interior_starts(width, step=width)
     stop = inner.start + len(inner) * width
     return [
         *_edges(axis, range(0, inner.start, width), width),
-        *([Run(start=inner.start, tiles=len(inner), width=width, interior=True)] if inner else []),
+        *([TileRun(start=inner.start, tiles=len(inner), width=width, interior=True)] if inner else []),
         *_edges(axis, range(stop, axis.outputs, width), width),
     ]
 
 
-def _edges(axis: Axis, starts: range, width: int) -> Iterator[Run]:
+def _edges(axis: Axis, starts: range, width: int) -> Iterator[TileRun]:
     for start in starts:
-        yield Run(start=start, tiles=1, width=min(width, axis.outputs - start), interior=False)
+        yield TileRun(start=start, tiles=1, width=min(width, axis.outputs - start), interior=False)
 
 
-def rolled_column_runs(axis: Axis, width: int) -> list[Run]:
+def rolled_column_runs(axis: Axis, width: int) -> list[TileRun]:
     """The same where taps are loops: edges in tiles as narrow as they can be, since each output has its own taps."""
     narrow = axis.down
     starts = axis.interior_starts(width, step=narrow)
@@ -317,16 +317,16 @@ def rolled_column_runs(axis: Axis, width: int) -> list[Run]:
     first = starts[0] if starts else axis.outputs
     edges = [(0, first), (first + tiles * width, axis.outputs)]
     left, right = (list(_edge_runs(begin, end, narrow)) for begin, end in edges)
-    interior = [Run(start=first, tiles=tiles, width=width, interior=True)] if tiles else []
+    interior = [TileRun(start=first, tiles=tiles, width=width, interior=True)] if tiles else []
     return [*left, *interior, *right]
 
 
-def _edge_runs(begin: int, end: int, narrow: int) -> Iterator[Run]:
+def _edge_runs(begin: int, end: int, narrow: int) -> Iterator[TileRun]:
     whole = max(0, end - begin) // narrow
     if whole:
-        yield Run(start=begin, tiles=whole, width=narrow, interior=False)
+        yield TileRun(start=begin, tiles=whole, width=narrow, interior=False)
     if begin + whole * narrow < end:
-        yield Run(start=begin + whole * narrow, tiles=1, width=end - begin - whole * narrow, interior=False)
+        yield TileRun(start=begin + whole * narrow, tiles=1, width=end - begin - whole * narrow, interior=False)
 
 
 @dataclass(frozen=True, kw_only=True)

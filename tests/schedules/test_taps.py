@@ -9,7 +9,7 @@ from dwconv.errors import InvalidWorkload
 from dwconv.problems.workload import Workload
 from dwconv.schedules.taps import (
     Axis,
-    Run,
+    TileRun,
     column_runs,
     full_source_loops,
     rolled_column_runs,
@@ -51,7 +51,7 @@ def meetings(workload: Workload) -> set[tuple[int, int, int]]:
     return found
 
 
-def in_runs(axis: Axis, runs: list[Run]) -> list[tuple[int, int, int]]:
+def in_runs(axis: Axis, runs: list[TileRun]) -> list[tuple[int, int, int]]:
     """(source, result, tap) of all tiles of the runs, each as the kernel would emit it."""
     found = []
     for run in runs:

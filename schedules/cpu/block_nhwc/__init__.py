@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from dwconv.problems.target import CpuTarget
 from dwconv.problems.workload import BLOCK_PASSES, EVAL_PASSES, Workload
-from dwconv.schedules.cpu.block_nhwc.cut import Cut
+from dwconv.schedules.cpu.block_nhwc.cut import FusedBlockCut
 from dwconv.schedules.cpu.block_nhwc.estimate import estimate_us
 from dwconv.schedules.cpu.block_nhwc.space import block_space, why_unfit
 from dwconv.schedules.space import Config
@@ -36,7 +36,7 @@ def schedule(workload: Workload, config: Config, target: CpuTarget) -> s_tir.Sch
     from dwconv.schedules.any_size import any_axes
     from dwconv.schedules.cpu.block_nhwc import backward, forward
 
-    cut = Cut(workload, config, target)
+    cut = FusedBlockCut(workload, config, target)
     if workload.any_size:
         cut = replace(cut, any_axes=any_axes(cut.gathered))
     return backward.schedule(cut) if workload.pass_ == "backward" else forward.schedule(cut)

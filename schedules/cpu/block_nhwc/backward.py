@@ -22,10 +22,10 @@ from typing import Any
 from tvm import s_tir, tirx
 
 from dwconv.schedules.activations import ON_CPU
-from dwconv.schedules.cpu.block_nhwc.cut import Cut
+from dwconv.schedules.cpu.block_nhwc.cut import FusedBlockCut
 from dwconv.schedules.cpu.block_nhwc.kernel import BlockKernel
-from dwconv.schedules.cpu.block_nhwc.norms import SCALE, Held, NormTensors, Parts, channel_loop, totals
-from dwconv.schedules.cpu.block_nhwc.tasks import Task, parts_of_tasks, tasks
+from dwconv.schedules.cpu.block_nhwc.norms import SCALE, CpuNormTensors, Held, Parts, channel_loop, totals
+from dwconv.schedules.cpu.block_nhwc.tasks import RowsTask, parts_of_tasks, tasks
 from dwconv.schedules.cpu.emit.vectors import Accumulators, NumberedVector, sum_in_pairs
 from dwconv.schedules.cpu.emit.words import load, prefetch, scratch, store_rounded
 from dwconv.schedules.emit import BATCH, Expr, bind, kernel, planes_met, serial, store
@@ -34,7 +34,7 @@ TOTAL, DOT = range(2)
 """Of a norm, Σ d and Σ d · (v − mean)."""
 
 
-def schedule(cut: Cut) -> s_tir.Schedule:
+def schedule(cut: FusedBlockCut) -> s_tir.Schedule:
     """Parameters, images with their rows and columns as one axis of pixels: dz (n, OH·OW, C), x (n, H·W, C), y as dz, w
     (C, KH, KW), γ, β, mean and variance of each norm (C,), dx as x, dw as w, dγ and dβ of each norm (C,), and
     workspaces. Without a second norm dy in the place of dz and y; after a frozen one z in that of y, or nothing."""
@@ -42,7 +42,7 @@ def schedule(cut: Cut) -> s_tir.Schedule:
     learns1, learns2 = cut.learns
     with kernel() as builder:
         sums = math.prod(cut.axes.taps) + 2 + (cut.block.batch_norm2 is not None and not learns2)
-        backward = Backward(cut, n, gathers="dgrad", sums=sums)
+        backward = CpuBlockBackward(cut, n, gathers="dgrad", sums=sums)
         backward.set_normalised(backward.norm1, backward.norm2)
         if learns2:
             assert backward.norm2 is not None
@@ -59,14 +59,14 @@ def schedule(cut: Cut) -> s_tir.Schedule:
     return s_tir.Schedule(builder.get())
 
 
-class Backward(BlockKernel):
+class CpuBlockBackward(BlockKernel):
     @property
-    def frozen1(self) -> NormTensors | None:
+    def frozen1(self) -> CpuNormTensors | None:
         """The first norm, if it is frozen; the next is the second."""
         return None if self.cut.learns[0] else self.norm1
 
     @property
-    def frozen2(self) -> NormTensors | None:
+    def frozen2(self) -> CpuNormTensors | None:
         return None if self.cut.learns[1] else self.norm2
 
     @property
@@ -108,13 +108,13 @@ class Backward(BlockKernel):
         d1, x = (load(self.tensors[name], image, pixel, span) for name in ("dx", "x"))
         return self.norm1.before_norm(d1, x, vector)
 
-    def finish(self, norm: NormTensors, parts: Parts, *, first: int) -> None:
+    def finish(self, norm: CpuNormTensors, parts: Parts, *, first: int) -> None:
         """dγ, dβ and what the gradient before the norm takes, from the sums of parts in rows from ``first`` on."""
         for vector in channel_loop(self.vectors, self.partial):
             total, dot = totals(self.vectors, self.partial, parts, vector, [first + TOTAL, first + DOT])
             norm.set_before_norm(vector, total, dot, parts.all_pixels)
 
-    def finish_frozen1(self, norm: NormTensors) -> None:
+    def finish_frozen1(self, norm: CpuNormTensors) -> None:
         """dγ and dβ of a first norm that is frozen."""
         parts, first = parts_of_tasks(self.cut, self.n), self.taps
         for vector in channel_loop(self.vectors, self.partial):
@@ -145,7 +145,7 @@ class Backward(BlockKernel):
                 for left, width, v in task.tiles():
                     self._tile(task, ring, held, row, left, width, v)
 
-    def _tile(self, task: Task, ring: Any, held: Held, row: Expr, left: Expr, width: int, v: Expr) -> None:
+    def _tile(self, task: RowsTask, ring: Any, held: Held, row: Expr, left: Expr, width: int, v: Expr) -> None:
         axes, vectors, vector = self.cut.axes, self.vectors, task.vector(v)
         columns, span = axes.columns, vectors.span(vector.start)
         pixel = bind("pixel", row * columns.outputs + left)

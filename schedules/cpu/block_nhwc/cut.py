@@ -32,7 +32,7 @@ class RowBlocks:
 
 
 @dataclass(frozen=True)
-class Cut:
+class FusedBlockCut:
     """A task of the convolution is some rows of the result of one image in a block of channels. What goes from pixel to
     pixel has tasks of as many rows in all channels."""
 

@@ -7,7 +7,7 @@ import math
 from dwconv.problems.block import Activation
 from dwconv.problems.target import CpuTarget
 from dwconv.problems.workload import ITEMSIZE, Workload
-from dwconv.schedules.cpu.block_nhwc.cut import Cut
+from dwconv.schedules.cpu.block_nhwc.cut import FusedBlockCut
 from dwconv.schedules.cpu.shared.cost import ACTIVATED, CpuWork, Traffic, conversions, folded, largest_share, price
 from dwconv.schedules.cpu.shared.limits import CACHE_LINE_BYTES, threads_of, vector_registers
 from dwconv.schedules.space import Config
@@ -26,7 +26,7 @@ def estimate_us(workload: Workload, config: Config, target: CpuTarget) -> float:
 
 
 def cpu_work(workload: Workload, config: Config, target: CpuTarget) -> CpuWork:
-    cut = Cut(workload, config, target)
+    cut = FusedBlockCut(workload, config, target)
     rows, columns, block = cut.axes.rows, cut.axes.columns, cut.block
     is_forward, vectors = workload.pass_ != "backward", cut.vectors
     learns1, learns2 = cut.learns
@@ -76,7 +76,7 @@ def cpu_work(workload: Workload, config: Config, target: CpuTarget) -> CpuWork:
     )
 
 
-def _traffic(cut: Cut, *, threads: int) -> tuple[Traffic, ...]:
+def _traffic(cut: FusedBlockCut, *, threads: int) -> tuple[Traffic, ...]:
     workload, (learns1, learns2) = cut.workload, cut.learns
     itemsize = float(ITEMSIZE[workload.dtype])
     of_x, of_y = (

@@ -16,31 +16,31 @@ from __future__ import annotations
 from tvm import s_tir, tirx
 
 from dwconv.schedules.activations import ON_CPU
-from dwconv.schedules.cpu.block_nhwc.cut import Cut
+from dwconv.schedules.cpu.block_nhwc.cut import FusedBlockCut
 from dwconv.schedules.cpu.block_nhwc.kernel import BlockKernel
 from dwconv.schedules.cpu.block_nhwc.norms import (
     FIRST,
     PIVOT,
     SECOND,
+    CpuNormTensors,
     Held,
-    NormTensors,
     Parts,
     channel_loop,
     combined_moments,
 )
-from dwconv.schedules.cpu.block_nhwc.tasks import Task, parts_of_tasks, tasks
+from dwconv.schedules.cpu.block_nhwc.tasks import RowsTask, parts_of_tasks, tasks
 from dwconv.schedules.cpu.emit.vectors import Accumulators, NumberedVector, sum_in_pairs
 from dwconv.schedules.cpu.emit.words import load, prefetch, store_rounded
 from dwconv.schedules.emit import BATCH, Expr, bind, kernel, planes_met, serial, store
 
 
-def schedule(cut: Cut) -> s_tir.Schedule:
+def schedule(cut: FusedBlockCut) -> s_tir.Schedule:
     """Parameters, images with their rows and columns as one axis of pixels: x (n, H·W, C), w (C, KH, KW), γ and β of
     each norm (C,), of a frozen one also mean and variance, z and y (n, OH·OW, C), mean and variance of each other norm
     (C,), and workspaces."""
     n = tirx.Var(BATCH, "int32")
     with kernel() as builder:
-        forward = Forward(cut, n, gathers="fprop", sums=0 if cut.learns == (False, False) else 3)
+        forward = CpuBlockForward(cut, n, gathers="fprop", sums=0 if cut.learns == (False, False) else 3)
         learns1, learns2 = cut.learns
         forward.set_normalised(None if learns1 else forward.norm1, None if learns2 else forward.norm2)
         if learns1:
@@ -56,8 +56,8 @@ def schedule(cut: Cut) -> s_tir.Schedule:
     return s_tir.Schedule(builder.get())
 
 
-class Forward(BlockKernel):
-    def finish(self, norm: NormTensors, parts: Parts) -> None:
+class CpuBlockForward(BlockKernel):
+    def finish(self, norm: CpuNormTensors, parts: Parts) -> None:
         """Statistics of a norm from the moments of parts."""
         for vector in channel_loop(self.vectors, self.partial):
             mean, variance = combined_moments(self.vectors, self.partial, parts, vector)
@@ -86,7 +86,7 @@ class Forward(BlockKernel):
                 self._take_pivots(task)
             self.convolve_rows(task, held)
 
-    def convolve_rows(self, task: Task, held: Held | None) -> None:
+    def convolve_rows(self, task: RowsTask, held: Held | None) -> None:
         """The rows of a task."""
         cut, vectors, ring = self.cut, self.vectors, task.ring()
 
@@ -107,7 +107,7 @@ class Forward(BlockKernel):
                             sums.add((out,), value * self.weights.vector(number, 0, 0, kh, kw))
                 self.store(task, held, row, left, v, [sums[(out,)] for out in range(width)])
 
-    def store(self, task: Task, held: Held | None, row: Expr, left: Expr, v: Expr, sums: list[Expr]) -> None:
+    def store(self, task: RowsTask, held: Held | None, row: Expr, left: Expr, v: Expr, sums: list[Expr]) -> None:
         """y of a tile; z, where the statistics of y are known."""
         vector = task.vector(v)
         pixel = bind("pixel", row * self.cut.axes.columns.outputs + left)
@@ -125,7 +125,7 @@ class Forward(BlockKernel):
             held.add(v, FIRST, sum_in_pairs(off))
             held.add(v, SECOND, sum_in_pairs([each * each for each in off]))
 
-    def _take_pivots(self, task: Task) -> None:
+    def _take_pivots(self, task: RowsTask) -> None:
         """The result in the middle of the task, where no padding is met if anywhere it is not."""
         axes, vectors = self.cut.axes, self.vectors
         columns = axes.columns

@@ -9,14 +9,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dwconv.problems.workload import IMAGES, Pass
-from dwconv.schedules.cpu.block_nhwc.cut import BAND_PIXELS, Cut, RowBlocks
+from dwconv.schedules.cpu.block_nhwc.cut import BAND_PIXELS, FusedBlockCut, RowBlocks
 from dwconv.schedules.cpu.block_nhwc.norms import (
     FIRST,
     PIVOT,
     SECOND,
     TABLE_ROWS,
+    CpuNormTensors,
     Held,
-    NormTensors,
     Parts,
     channel_loop,
 )
@@ -108,7 +108,7 @@ class Pixels:
 class BlockKernel:
     """Emits the kernel's parameters, and a norm or activation at a time what it computes."""
 
-    def __init__(self, cut: Cut, n: Expr, *, gathers: Pass, sums: int) -> None:
+    def __init__(self, cut: FusedBlockCut, n: Expr, *, gathers: Pass, sums: int) -> None:
         """``gathers``: the pass of the convolution whose order the weights have. ``sums``: those of parts of all
         images, ``partial`` (parts, sums, whole vectors of channels); without any it is None."""
         workload, block = cut.workload, cut.block
@@ -125,7 +125,7 @@ class BlockKernel:
         parts = (n, cut.results.blocks) if cut.any_axes else (n * cut.results.blocks,)
         partial = argument("workspace_1", (*parts, sums, slots)) if sums else None
         norms = {
-            number: NormTensors(
+            number: CpuNormTensors(
                 norm=norm,
                 vectors=vectors,
                 named={name[:-1]: tensor for name, tensor in tensors.items() if name.endswith(number)},
@@ -148,7 +148,7 @@ class BlockKernel:
         self.norm1, self.norm2 = norms.get("1"), norms.get("2")
         self.weights = PackedWeights(work=work, vectors=vectors, w=tensors["w"], packed=packed)
 
-    def set_normalised(self, *norms: NormTensors | None) -> None:
+    def set_normalised(self, *norms: CpuNormTensors | None) -> None:
         """Scales and shifts of norms, from statistics that are given."""
         for norm in filter(None, norms):
             for vector in channel_loop(self.vectors, self.partial):

@@ -132,7 +132,7 @@ TABLE_ROWS = 4
 
 
 @dataclass(frozen=True, kw_only=True)
-class NormTensors:
+class CpuNormTensors:
     """The tensors of a norm, each (C,), and ``table`` (``TABLE_ROWS``, whole vectors of channels)."""
 
     norm: Norm

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dwconv.problems.target import CpuTarget
 from dwconv.problems.workload import Workload
-from dwconv.schedules.cpu.block_nhwc.cut import Cut, axes_of, tile_sums
+from dwconv.schedules.cpu.block_nhwc.cut import FusedBlockCut, axes_of, tile_sums
 from dwconv.schedules.cpu.shared.blocks import block_heights, channel_blocks, preferred_block, tile_sizes
 from dwconv.schedules.cpu.shared.limits import code_within_limit, sum_registers, sums_in_registers, thread_knobs
 from dwconv.schedules.space import Config, ConfigSpace, Knob, Rule
@@ -34,8 +34,8 @@ def block_space(name: str, workload: Workload, target: CpuTarget) -> ConfigSpace
     axes, is_forward = axes_of(workload), workload.pass_ != "backward"
     rows, columns = axes.rows, axes.columns
 
-    def cut(config: Config) -> Cut:
-        return Cut(workload, config, target)
+    def cut(config: Config) -> FusedBlockCut:
+        return FusedBlockCut(workload, config, target)
 
     block_h = preferred_block(rows.outputs, batch=workload.batch, threads=target.threads)
     if workload.batch >= 2 * target.threads:

@@ -11,7 +11,7 @@ from functools import partial
 from tvm import tirx
 
 from dwconv.schedules.any_size import any_pieces
-from dwconv.schedules.cpu.block_nhwc.cut import BAND_PIXELS, Cut, RingCut
+from dwconv.schedules.cpu.block_nhwc.cut import BAND_PIXELS, FusedBlockCut, RingCut
 from dwconv.schedules.cpu.block_nhwc.norms import Held, Parts
 from dwconv.schedules.cpu.emit.vectors import NumberedVector, Vectors
 from dwconv.schedules.cpu.emit.words import parallel, scratch, settled
@@ -75,10 +75,10 @@ class Ring:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Task:
+class RowsTask:
     """Rows of the results from ``top`` up to ``bottom``, in the block of channels that begins with ``first_vector``."""
 
-    cut: Cut
+    cut: FusedBlockCut
     vectors: Vectors
     part: Expr
     """The number of these rows among those of all images."""
@@ -124,7 +124,7 @@ def tile_starts(start: int, count: int, width: int) -> Iterator[Expr]:
         yield bind("column", start + turn * width)
 
 
-def tasks(cut: Cut, vectors: Vectors, n: Expr) -> Iterator[Task]:
+def tasks(cut: FusedBlockCut, vectors: Vectors, n: Expr) -> Iterator[RowsTask]:
     """Shares out images × blocks of rows × blocks of channels over the threads."""
     rows, channel_blocks = cut.results, cut.channel_blocks
     columns = cut.axes.columns.outputs
@@ -135,7 +135,7 @@ def tasks(cut: Cut, vectors: Vectors, n: Expr) -> Iterator[Task]:
     for task in parallel("task", n * (rows.blocks * channel_blocks)):
         part = bind("part", task // channel_blocks)
         top = hold("top", part % rows.blocks * rows.block_rows)
-        yield Task(
+        yield RowsTask(
             cut=cut,
             vectors=vectors,
             part=part,
@@ -148,7 +148,7 @@ def tasks(cut: Cut, vectors: Vectors, n: Expr) -> Iterator[Task]:
         )
 
 
-def parts_of_tasks(cut: Cut, n: Expr) -> Parts:
+def parts_of_tasks(cut: FusedBlockCut, n: Expr) -> Parts:
     """The parts that tasks take sums of."""
     rows, columns = cut.results, cut.axes.columns.outputs
     return Parts(images=n, blocks=rows.blocks, pixels=rows.block_rows * columns, image_pixels=rows.rows * columns)

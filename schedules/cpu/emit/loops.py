@@ -9,7 +9,7 @@ from dwconv.schedules.cpu.emit.words import settled
 from dwconv.schedules.cpu.shared.blocks import RowCut
 from dwconv.schedules.cpu.shared.weight_gradient import RegisterTaps
 from dwconv.schedules.emit import Expr, all_of, bind, ceil_div, least, most, serial, when
-from dwconv.schedules.taps import Axis, Run
+from dwconv.schedules.taps import Axis, TileRun
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,9 @@ class ColumnBlock:
 WHOLE_ROW = ColumnBlock(0, 1)
 
 
-def tile_columns(runs: list[Run], block: ColumnBlock = WHOLE_ROW, *, cell: int = 1) -> Iterator[tuple[Expr, Run]]:
+def tile_columns(
+    runs: list[TileRun], block: ColumnBlock = WHOLE_ROW, *, cell: int = 1
+) -> Iterator[tuple[Expr, TileRun]]:
     """Loops over the tiles of a block of a row, edges and interior: the first column of each or, where ``cell`` columns
     are one, its first cell."""
     interior = next((at for at, run in enumerate(runs) if run.interior), len(runs))

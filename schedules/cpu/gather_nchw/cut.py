@@ -13,14 +13,14 @@ from dwconv.schedules.cpu.shared.blocks import RowCut, block_width, column_block
 from dwconv.schedules.cpu.shared.limits import column_lanes, loads_per_read
 from dwconv.schedules.gather import Gather
 from dwconv.schedules.space import Config
-from dwconv.schedules.taps import Axis, Run, full_source_loops
+from dwconv.schedules.taps import Axis, TileRun, full_source_loops
 
 FEW_WEIGHTS = 9
 """So many weights of a channel are loaded once for all of its plane, and kept in registers."""
 
 
 @dataclass(frozen=True)
-class Cut:
+class GatherNchwCut:
     """A task is some rows of ``planes`` planes; a tile is ``tile_h`` rows × ``vectors_w`` vectors of cells."""
 
     work: Gather
@@ -28,7 +28,7 @@ class Cut:
     target: CpuTarget
 
     @classmethod
-    def of(cls, workload: Workload, config: Config, target: CpuTarget) -> Cut:
+    def of(cls, workload: Workload, config: Config, target: CpuTarget) -> GatherNchwCut:
         return cls(Gather.of(workload), config, target)
 
     @property
@@ -61,7 +61,7 @@ class Cut:
         is_part = not isinstance(blocks, int) or blocks > 1 or self.config.unroll == "none"
         return self.config.stage == "scratch" and is_part
 
-    def block_columns(self, runs: list[Run]) -> int:
+    def block_columns(self, runs: list[TileRun]) -> int:
         """Columns of a block, in whole tiles, at most."""
         width = runs[0].width
         if not self.work.axes.are_known:
@@ -70,12 +70,12 @@ class Cut:
         tiles = -(-whole // self.column_blocks) + sum(run.tiles for run in runs if not run.interior)
         return int(tiles * width)
 
-    def column_runs(self) -> list[Run]:
+    def column_runs(self) -> list[TileRun]:
         """The tiles of a row. Where sizes are symbols, emits how many there are."""
         columns, is_padded = self.work.columns, self.config.stage == "scratch"
         return columns.vector_runs(self.lanes * columns.down, self.config.vectors_w, is_padded=is_padded)
 
-    def vectors_in(self, run: Run) -> int:
+    def vectors_in(self, run: TileRun) -> int:
         """Vectors of cells in a tile of ``run``."""
         return -(-run.width // (self.lanes * self.work.columns.down))
 
@@ -114,7 +114,7 @@ def loop_period(columns: Axis, lanes: int) -> int:
 
 
 @cache
-def _code_size(cut: Cut) -> int:
+def _code_size(cut: GatherNchwCut) -> int:
     work, tile_h, runs = cut.work, cut.config.tile_h, cut.column_runs()
     vectors = sum(map(cut.vectors_in, runs))
     reads = work.columns.reads(work.columns.down)

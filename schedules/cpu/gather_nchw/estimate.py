@@ -8,7 +8,7 @@ from functools import cache
 
 from dwconv.problems.target import CpuTarget
 from dwconv.problems.workload import Workload
-from dwconv.schedules.cpu.gather_nchw.cut import FEW_WEIGHTS, Cut, loop_period
+from dwconv.schedules.cpu.gather_nchw.cut import FEW_WEIGHTS, GatherNchwCut, loop_period
 from dwconv.schedules.cpu.shared.cost import (
     ACTIVATED,
     AxisWork,
@@ -35,7 +35,7 @@ def estimate_us(workload: Workload, config: Config, target: CpuTarget) -> float:
 
 
 def cpu_work(workload: Workload, config: Config, target: CpuTarget) -> CpuWork:
-    cut = Cut.of(workload, config, target)
+    cut = GatherNchwCut.of(workload, config, target)
     work, rows, columns, lanes = cut.work, cut.work.rows, cut.work.columns, cut.lanes
     down, across = (
         row_tiles(rows, config.tile_h),
@@ -88,7 +88,7 @@ def cpu_work(workload: Workload, config: Config, target: CpuTarget) -> CpuWork:
 
 
 def _traffic(
-    cut: Cut, down: AxisWork, *, scratch: ScratchWork, workload: Workload, threads: int
+    cut: GatherNchwCut, down: AxisWork, *, scratch: ScratchWork, workload: Workload, threads: int
 ) -> tuple[Traffic, ...]:
     work, rows = cut.work, cut.work.rows
     groups, depths = workload.batch * (work.channels // work.fan_out), work.depths
@@ -114,7 +114,7 @@ def _traffic(
     )
 
 
-def _scratch(cut: Cut, *, groups: int, tasks: int) -> ScratchWork:
+def _scratch(cut: GatherNchwCut, *, groups: int, tasks: int) -> ScratchWork:
     if cut.config.stage == "none":
         return ScratchWork()
     if cut.stages_span:
@@ -131,7 +131,7 @@ def _scratch(cut: Cut, *, groups: int, tasks: int) -> ScratchWork:
     )
 
 
-def _shared_reads(cut: Cut) -> float:
+def _shared_reads(cut: GatherNchwCut) -> float:
     """Vectors that are loaded for each product, with taps in loops: a turn of them shares what it reads."""
     taps, vectors = cut.work.columns.taps, cut.config.vectors_w
     apart = max(1, taps // loop_period(cut.work.columns, cut.lanes))
@@ -139,7 +139,7 @@ def _shared_reads(cut: Cut) -> float:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Across:
+class _TilesAcross:
     """The tiles of a row."""
 
     tiles: int
@@ -149,11 +149,11 @@ class _Across:
 
 
 @cache
-def _across(columns: Axis, *, lanes: int, vectors_w: int, stage: str) -> _Across:
+def _across(columns: Axis, *, lanes: int, vectors_w: int, stage: str) -> _TilesAcross:
     cells = lanes * columns.down
     runs = columns.vector_runs(cells, vectors_w, is_padded=stage == "scratch")
     vectors = [(run.tiles * vector_count(run.width, cells), run.interior) for run in runs]
-    return _Across(
+    return _TilesAcross(
         tiles=sum(run.tiles for run in runs),
         vectors=sum(count for count, _ in vectors),
         edge_vectors=sum(count for count, interior in vectors if not interior),

@@ -25,7 +25,7 @@ from dwconv.schedules.cpu.emit.loops import WHOLE_ROW, ColumnBlock, has_row, is_
 from dwconv.schedules.cpu.emit.rows import InPlace, Plane, Rows, StagedPlanes, StagedSpan
 from dwconv.schedules.cpu.emit.vectors import Accumulators, Vectors, interleave, load_columns, store_columns
 from dwconv.schedules.cpu.emit.words import argument, load, parallel, scratch, settled
-from dwconv.schedules.cpu.gather_nchw.cut import FEW_WEIGHTS, Cut, loop_period
+from dwconv.schedules.cpu.gather_nchw.cut import FEW_WEIGHTS, GatherNchwCut, loop_period
 from dwconv.schedules.emit import (
     BATCH,
     Expr,
@@ -43,13 +43,13 @@ from dwconv.schedules.emit import (
 )
 from dwconv.schedules.gather import Gather
 from dwconv.schedules.space import Config
-from dwconv.schedules.taps import Run, full_source_loops
+from dwconv.schedules.taps import TileRun, full_source_loops
 
 
 def schedule(workload: Workload, config: Config, target: CpuTarget) -> s_tir.Schedule:
     """Parameters: source (n, C, H, W), w (weights, KH, KW), bias (C′) if there is one, dy (n, C′, OH, OW) if the
     epilogue takes it, result (n, C′, OH, OW); in 3-D with depths before heights."""
-    cut = at_any_size(Cut.of(workload, config, target), workload)
+    cut = at_any_size(GatherNchwCut.of(workload, config, target), workload)
     work, planes, column_blocks = cut.work, cut.config.planes, cut.column_blocks
     blocks = cut.rows.blocks * column_blocks
     groups, depths = work.channels // work.fan_out, work.depths.outputs
@@ -73,7 +73,7 @@ def schedule(workload: Workload, config: Config, target: CpuTarget) -> s_tir.Sch
     return s_tir.Schedule(builder.get())
 
 
-def scratch_of(cut: Cut, vectors: Vectors, runs: list[Run]) -> StagedPlanes | StagedSpan | None:
+def scratch_of(cut: GatherNchwCut, vectors: Vectors, runs: list[TileRun]) -> StagedPlanes | StagedSpan | None:
     """Emits the scratch memory of a task; None where the source is read in place."""
     work, config = cut.work, cut.config
     if config.stage == "none":
@@ -91,10 +91,10 @@ class RowBlock:
     scratch memory for them."""
 
     tensors: PlaneTensors
-    cut: Cut
+    cut: GatherNchwCut
     top: Expr
     columns: ColumnBlock
-    runs: list[Run]
+    runs: list[TileRun]
     staged: StagedPlanes | StagedSpan | None
 
     def sum_group(self, image: Expr, group: Expr, depth: Expr) -> None:
@@ -146,13 +146,13 @@ class PlaneTile:
     """
 
     tensors: PlaneTensors
-    cut: Cut
+    cut: GatherNchwCut
     source: Rows
     plane: Plane
     """The plane of the results."""
     top: Expr
     cell: Expr
-    run: Run
+    run: TileRun
 
     def sum(self, weights: ChannelWeights) -> None:
         """Computes and stores the results of the tile."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dwconv.problems.target import CpuTarget
 from dwconv.problems.workload import Workload
-from dwconv.schedules.cpu.gather_nchw.cut import Cut, spans_rows
+from dwconv.schedules.cpu.gather_nchw.cut import GatherNchwCut, spans_rows
 from dwconv.schedules.cpu.shared.blocks import block_heights, preferred_width, tile_sizes, width_knob
 from dwconv.schedules.cpu.shared.limits import (
     SMALL_KERNEL,
@@ -60,8 +60,8 @@ def row_vectors(work: Gather, target: CpuTarget) -> int:
 
 
 def gather_rules(work: Gather, target: CpuTarget) -> list[Rule]:
-    def cut(config: Config) -> Cut:
-        return Cut(work, config, target)
+    def cut(config: Config) -> GatherNchwCut:
+        return GatherNchwCut(work, config, target)
 
     return [
         TILE_WITHIN_BLOCK,

@@ -12,11 +12,11 @@ from dwconv.schedules.cpu.shared.blocks import RowCut, column_blocks
 from dwconv.schedules.cpu.shared.limits import RowCode, channel_lanes, load_cost, vector_count
 from dwconv.schedules.gather import Gather
 from dwconv.schedules.space import Config, Knob
-from dwconv.schedules.taps import Run, column_runs, rolled_column_runs
+from dwconv.schedules.taps import TileRun, column_runs, rolled_column_runs
 
 
 @dataclass(frozen=True)
-class GatherCut:
+class GatherNhwcCut:
     """A task is some rows of one image in a block of channels. Of a block, the last vector may overlap the one
     before."""
 
@@ -25,7 +25,7 @@ class GatherCut:
     target: CpuTarget
 
     @classmethod
-    def of(cls, workload: Workload, config: Config, target: CpuTarget) -> GatherCut:
+    def of(cls, workload: Workload, config: Config, target: CpuTarget) -> GatherNhwcCut:
         return cls(Gather.of(workload), config, target)
 
     @property
@@ -60,7 +60,7 @@ class GatherCut:
         return vector_count(self.work.channels, self.lanes) // self.block_vectors
 
     @property
-    def column_runs(self) -> list[Run]:
+    def column_runs(self) -> list[TileRun]:
         """The tiles of a row: the left edge, the interior, the right edge."""
         runs = rolled_column_runs if self.config.unroll == "none" else column_runs
         return runs(self.work.columns, self.config.tile_w)

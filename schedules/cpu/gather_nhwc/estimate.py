@@ -6,7 +6,7 @@ import math
 
 from dwconv.problems.target import CpuTarget
 from dwconv.problems.workload import Workload
-from dwconv.schedules.cpu.gather_nhwc.cut import GatherCut
+from dwconv.schedules.cpu.gather_nhwc.cut import GatherNhwcCut
 from dwconv.schedules.cpu.shared.cost import (
     ACTIVATED,
     CpuWork,
@@ -34,7 +34,7 @@ def estimate_us(workload: Workload, config: Config, target: CpuTarget) -> float:
 
 
 def cpu_work(workload: Workload, config: Config, target: CpuTarget) -> CpuWork:
-    cut = GatherCut.of(workload, config, target)
+    cut = GatherNhwcCut.of(workload, config, target)
     work, unroll, lanes, channel_blocks = cut.work, config.unroll, cut.lanes, cut.channel_blocks
     depths, rows, columns = work.depths, work.rows, work.columns
     planes = workload.batch * depths.outputs
@@ -79,7 +79,7 @@ def cpu_work(workload: Workload, config: Config, target: CpuTarget) -> CpuWork:
     )
 
 
-def _weight_loads(cut: GatherCut, *, tiles: int, rows_read: int, products: int) -> tuple[float, float]:
+def _weight_loads(cut: GatherNhwcCut, *, tiles: int, rows_read: int, products: int) -> tuple[float, float]:
     """(weights that tiles load, multiply-adds that load their own) for a vector of channels: registers hold the weights
     of all taps, those of a kernel row, or too few of them."""
     work, config = cut.work, cut.config
@@ -95,7 +95,7 @@ def _weight_loads(cut: GatherCut, *, tiles: int, rows_read: int, products: int) 
     return 0.0, products * (1 - 0.5 * max(0, free) / (taps * config.vectors_c))
 
 
-def _traffic(cut: GatherCut, workload: Workload, *, threads: int) -> tuple[Traffic, ...]:
+def _traffic(cut: GatherNhwcCut, workload: Workload, *, threads: int) -> tuple[Traffic, ...]:
     """``order`` decides what a core touches between two tiles that read the same lines: all that the loops inside of
     the one over these tiles go through."""
     work, config = cut.work, cut.config
@@ -149,7 +149,7 @@ def _traffic(cut: GatherCut, workload: Workload, *, threads: int) -> tuple[Traff
     )
 
 
-def _columns_read(cut: GatherCut) -> int:
+def _columns_read(cut: GatherNhwcCut) -> int:
     """By a task."""
     columns = cut.work.columns
     return columns.inputs if cut.column_blocks == 1 else columns.spanned(cut.block_columns)[1]

@@ -22,7 +22,7 @@ from dwconv.schedules.cpu.emit.loops import WHOLE_ROW, ColumnBlock, has_row, is_
 from dwconv.schedules.cpu.emit.pixels import PixelRow
 from dwconv.schedules.cpu.emit.vectors import Accumulators, NumberedVector, Vectors
 from dwconv.schedules.cpu.emit.words import parallel
-from dwconv.schedules.cpu.gather_nhwc.cut import GatherCut, streamed_above
+from dwconv.schedules.cpu.gather_nhwc.cut import GatherNhwcCut, streamed_above
 from dwconv.schedules.cpu.gather_nhwc.tensors import PixelTensors
 from dwconv.schedules.cpu.shared.limits import vector_registers
 from dwconv.schedules.emit import (
@@ -42,14 +42,14 @@ from dwconv.schedules.emit import (
     when,
 )
 from dwconv.schedules.space import Config
-from dwconv.schedules.taps import Axis, Run, TapLoop
+from dwconv.schedules.taps import Axis, TapLoop, TileRun
 
 
 def schedule(workload: Workload, config: Config, target: CpuTarget) -> s_tir.Schedule:
     """Parameters: source (n, H, W, C), w (weights, KH, KW), bias (C′) if there is one, dy (n, OH, OW, C′) if the
     epilogue takes it, result (n, OH, OW, C′), workspace (vectors, fan-in, KH, KW, lanes): packed weights; in 3-D with
     depths before heights."""
-    n, cut = tirx.Var(BATCH, "int32"), at_any_size(GatherCut.of(workload, config, target), workload)
+    n, cut = tirx.Var(BATCH, "int32"), at_any_size(GatherNhwcCut.of(workload, config, target), workload)
     with kernel() as builder:
         vectors = Vectors(cut.work.channels, cut.lanes)
         tensors = PixelTensors.arguments(cut.work, vectors, n, streamed_above=streamed_above(workload, config, target))
@@ -66,7 +66,7 @@ class PixelTask:
     begins with vector ``first_vector``."""
 
     tensors: PixelTensors
-    cut: GatherCut
+    cut: GatherNhwcCut
     image: Expr
     depth: Expr
     top: Expr
@@ -89,7 +89,7 @@ class PixelTask:
                     vectors=vectors.numbered(at["c"]),
                 )  # fmt: skip
 
-    def _column_cuts(self) -> Iterable[list[Run]]:
+    def _column_cuts(self) -> Iterable[list[TileRun]]:
         """Of known sizes there is one way to cut a row into tiles."""
         columns, config = self.cut.work.columns, self.cut.config
         if not isinstance(columns, AnyAxis):
@@ -99,7 +99,7 @@ class PixelTask:
         return columns.cuts(config.tile_w, overlap=True, narrower=not is_number(self.cut.work.channels))
 
 
-def tasks(tensors: PixelTensors, cut: GatherCut, n: Expr) -> Iterator[PixelTask]:
+def tasks(tensors: PixelTensors, cut: GatherNhwcCut, n: Expr) -> Iterator[PixelTask]:
     """Shares out images × depths × blocks of rows, or of columns × blocks of channels over the threads."""
     column_blocks, channel_blocks, stream = cut.column_blocks, cut.channel_blocks, tensors.stream
     row_blocks, depths = cut.rows.blocks * column_blocks, cut.work.depths.outputs
@@ -126,12 +126,12 @@ class PixelTile:
     """
 
     tensors: PixelTensors
-    cut: GatherCut
+    cut: GatherNhwcCut
     image: Expr
     depth: Expr
     top: Expr
     left: Expr
-    run: Run
+    run: TileRun
     vectors: list[NumberedVector]
 
     def sum(self) -> None:

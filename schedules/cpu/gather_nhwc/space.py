@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dwconv.problems.target import CpuTarget
 from dwconv.problems.workload import Workload
-from dwconv.schedules.cpu.gather_nhwc.cut import GatherCut, store_knob
+from dwconv.schedules.cpu.gather_nhwc.cut import GatherNhwcCut, store_knob
 from dwconv.schedules.cpu.shared.blocks import (
     LONG_WIDTH,
     block_heights,
@@ -69,8 +69,8 @@ def unrolling(work: Gather) -> list[str]:
 
 
 def gather_rules(work: Gather, target: CpuTarget) -> list[Rule]:
-    def cut(config: Config) -> GatherCut:
-        return GatherCut(work, config, target)
+    def cut(config: Config) -> GatherNhwcCut:
+        return GatherNhwcCut(work, config, target)
 
     return [
         TILE_WITHIN_BLOCK,

@@ -9,14 +9,14 @@ from typing import Any
 from dwconv.problems.block import LayerNorm
 from dwconv.problems.target import CpuTarget
 from dwconv.problems.workload import Workload
-from dwconv.schedules.cpu.gather_nhwc.cut import GatherCut
+from dwconv.schedules.cpu.gather_nhwc.cut import GatherNhwcCut
 from dwconv.schedules.cpu.weight_gradient_nhwc.cut import WeightCut
 from dwconv.schedules.space import Config, Value
 from dwconv.schedules.taps import Axes
 
 
 @dataclass(frozen=True)
-class Cut:
+class LayerNormCut:
     """Forward, a task is a block of rows of y. Backward, it is a block of rows of dx, with about as many of the rows of
     dy, which no other task counts; it goes down both in strips."""
 
@@ -32,9 +32,9 @@ class Cut:
         return self.workload.block.layer_norm
 
     @property
-    def gather(self) -> GatherCut:
+    def gather(self) -> GatherNhwcCut:
         """Of fprop or, with strips for its blocks, of dgrad. Every block has all channels."""
-        cut = GatherCut.of(self.gathered, gather_config(self.workload, self.config), self.target)
+        cut = GatherNhwcCut.of(self.gathered, gather_config(self.workload, self.config), self.target)
         return replace(cut, work=replace(cut.work, axes=self.any_axes[0])) if self.any_axes else cut
 
     @property

@@ -8,7 +8,7 @@ import math
 from dwconv.problems.target import CpuTarget
 from dwconv.problems.workload import ITEMSIZE, Workload
 from dwconv.schedules.cpu.gather_nhwc.estimate import estimate_us as gather_us
-from dwconv.schedules.cpu.layer_norm_nhwc.cut import Cut, gather_config, weight_config
+from dwconv.schedules.cpu.layer_norm_nhwc.cut import LayerNormCut, gather_config, weight_config
 from dwconv.schedules.cpu.shared.cost import CpuWork, Traffic, conversions, largest_share, price
 from dwconv.schedules.cpu.shared.limits import threads_of
 from dwconv.schedules.cpu.weight_gradient_nhwc.estimate import estimate_us as weight_gradient_us
@@ -19,14 +19,14 @@ PIXEL_INSTRUCTIONS = {"forward": 30.0, "backward": 60.0}
 
 
 def estimate_us(workload: Workload, config: Config, target: CpuTarget) -> float:
-    cut = Cut(workload, config, target)
+    cut = LayerNormCut(workload, config, target)
     convolution_us = gather_us(cut.gathered, gather_config(workload, config), target)
     if workload.pass_ == "backward":
         convolution_us += weight_gradient_us(workload.convolution("wgrad"), weight_config(workload, config), target)
     return convolution_us + price(_norm_work(cut, threads=threads_of(config, target)), target)
 
 
-def _norm_work(cut: Cut, *, threads: int) -> CpuWork:
+def _norm_work(cut: LayerNormCut, *, threads: int) -> CpuWork:
     workload, is_forward = cut.workload, cut.workload.pass_ == "forward"
     pixels = float(workload.batch * math.prod(workload.output_size))
     vectors = pixels * cut.gather.block_vectors

@@ -28,10 +28,10 @@ from dwconv.schedules.cpu.emit.vectors import Accumulators, Vectors
 from dwconv.schedules.cpu.emit.words import argument, parallel, scratch, seen_as, settled
 from dwconv.schedules.cpu.gather_nhwc.kernel import PixelTask, tasks
 from dwconv.schedules.cpu.gather_nhwc.tensors import PixelTensors
-from dwconv.schedules.cpu.layer_norm_nhwc.cut import Cut
+from dwconv.schedules.cpu.layer_norm_nhwc.cut import LayerNormCut
 from dwconv.schedules.cpu.layer_norm_nhwc.pixels import PixelNorm, Terms
 from dwconv.schedules.cpu.shared.limits import PARALLEL_SUMS
-from dwconv.schedules.cpu.weight_gradient_nhwc.kernel import Place, add_to_part
+from dwconv.schedules.cpu.weight_gradient_nhwc.kernel import PartOfSums, add_to_part
 from dwconv.schedules.cpu.weight_gradient_nhwc.reader import PixelReader, Share
 from dwconv.schedules.cpu.weight_gradient_nhwc.sums import WeightResults
 from dwconv.schedules.emit import BATCH, Expr, bind, ceil_div, kernel, least, most, serial, store
@@ -39,7 +39,7 @@ from dwconv.schedules.space import Config
 
 
 def schedule(workload: Workload, config: Config, target: CpuTarget) -> s_tir.Schedule:
-    cut = Cut(workload, config, target)
+    cut = LayerNormCut(workload, config, target)
     if workload.any_size:
         symbols: dict[str, Any] = {}
         passes = (cut.gathered, workload.convolution("wgrad"))
@@ -48,7 +48,7 @@ def schedule(workload: Workload, config: Config, target: CpuTarget) -> s_tir.Sch
     return schedule_forward(cut) if workload.pass_ == "forward" else schedule_backward(cut)
 
 
-def schedule_forward(cut: Cut) -> s_tir.Schedule:
+def schedule_forward(cut: LayerNormCut) -> s_tir.Schedule:
     """Parameters: x (n, H, W, C), w (C, KH, KW), bias (C,) if there is one, γ and β (C,), z and y (n, OH, OW, C),
     workspace: packed weights."""
     workload, gather = cut.workload, cut.gather
@@ -76,13 +76,13 @@ def schedule_forward(cut: Cut) -> s_tir.Schedule:
     return s_tir.Schedule(builder.get())
 
 
-def schedule_backward(cut: Cut) -> s_tir.Schedule:
+def schedule_backward(cut: LayerNormCut) -> s_tir.Schedule:
     """Parameters: dz (n, OH, OW, C), x (n, H, W, C), y as dz, w (C, KH, KW), γ (C,), dx as x, dw as w, dbias (C,) if
     there is a bias, dγ and dβ (C,), workspaces: packed weights, and sums of parts (n · blocks, sums, C in whole
     vectors)."""
     n = tirx.Var(BATCH, "int32")
     with kernel() as builder:
-        backward = Backward(cut, n)
+        backward = LayerNormBackward(cut, n)
         backward.weights.pack()
         for task in parallel("task", n * backward.blocks):
             backward.run(task)
@@ -90,10 +90,10 @@ def schedule_backward(cut: Cut) -> s_tir.Schedule:
     return s_tir.Schedule(builder.get())
 
 
-class Backward:
+class LayerNormBackward:
     """Emits the kernel's parameters, and blocks of rows."""
 
-    def __init__(self, cut: Cut, n: Expr) -> None:
+    def __init__(self, cut: LayerNormCut, n: Expr) -> None:
         workload, gather = cut.workload, cut.gather
         channels, vectors = workload.channels, Vectors(workload.channels, gather.lanes)
         axes = gather.work.axes
@@ -149,7 +149,7 @@ class Backward:
             counted = OutputRange(bind("first", start), bind("stop", most(start, least(strip.new.stop, own.stop))))
             self._add_weights(task, image, counted, g)
 
-    def _strips(self, block: Expr, own: OutputRange) -> Iterator[Strip]:
+    def _strips(self, block: Expr, own: OutputRange) -> Iterator[RowsOfStrip]:
         """Down the block: its strips of dx, each with the rows of g that are new. Those of the last reach to the end of
         what the task counts, those of the first to the beginning."""
         cut, rows = self.cut, self.cut.gather.work.rows
@@ -170,7 +170,7 @@ class Backward:
             before = within(rows.origin(strip * each) + nearest)
             start = chosen(strip == first, least(before, own.first), read(strip - 1))
             end = chosen(strip == stop - 1, most(read(strip), own.stop), read(strip))
-            yield Strip(top=bind("top", strip * each), new=OutputRange(hold("start", start), hold("end", end)))
+            yield RowsOfStrip(top=bind("top", strip * each), new=OutputRange(hold("start", start), hold("end", end)))
 
     def _normalise(self, task: Expr, image: Expr, new: OutputRange, own: OutputRange, g: Any) -> None:
         """g of the rows that are new. Those before and after what the task counts have no terms in its part."""
@@ -201,7 +201,7 @@ class Backward:
         reader = PixelReader(cut=cut, vectors=vectors, x=self.x, dy=OneImage(g))
         for numbers in vectors.several(0, vectors.count, at_a_time=cut.config.vectors_c):
             share = Share(block=block, columns=WHOLE_ROW, vectors=vectors.numbered(numbers))
-            at = Place(partial=self.partial, part=task, image=image, depths=OutputRange(0, 1))
+            at = PartOfSums(partial=self.partial, part=task, image=image, depths=OutputRange(0, 1))
             add_to_part(reader, self.results, share, at=at)
 
     def add_parts(self, parts: Expr) -> None:
@@ -225,7 +225,7 @@ class Backward:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Strip:
+class RowsOfStrip:
     """Rows of dx from ``top`` on, and the rows of g that no strip before has read."""
 
     top: Expr

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dwconv.problems.target import CpuTarget
 from dwconv.problems.workload import Workload
 from dwconv.schedules.cpu.gather_nhwc.space import ORDERS, TILE_WIDTHS, gather_rules, preferred_tile, unrolling
-from dwconv.schedules.cpu.layer_norm_nhwc.cut import Cut, gather_config, weight_config
+from dwconv.schedules.cpu.layer_norm_nhwc.cut import LayerNormCut, gather_config, weight_config
 from dwconv.schedules.cpu.shared.blocks import block_heights, preferred_block, tile_sizes
 from dwconv.schedules.cpu.shared.limits import code_within_limit, thread_knobs
 from dwconv.schedules.cpu.shared.weight_gradient import WeightGradient
@@ -78,7 +78,7 @@ def _backward_space(name: str, workload: Workload, target: CpuTarget) -> ConfigS
                 _of(rule, lambda config: weight_config(workload, config))
                 for rule in weight_gradient_rules(taps, target)
             ),
-            code_within_limit(lambda config: _code_size(Cut(workload, config, target))),
+            code_within_limit(lambda config: _code_size(LayerNormCut(workload, config, target))),
         ],
         preferred={
             "threads": target.threads,
@@ -117,5 +117,5 @@ def _preferred_tile(work: Gather, target: CpuTarget) -> dict[str, Value]:
     return {**tile, "order": "hwc" if tile["order"] == "wch" else "hcw"}
 
 
-def _code_size(cut: Cut) -> int:
+def _code_size(cut: LayerNormCut) -> int:
     return cut.gather.code_size + cut.weights.code_size

@@ -16,7 +16,7 @@ from dwconv.schedules.taps import column_runs
 
 
 @dataclass(frozen=True)
-class Cut:
+class WgradNchwCut:
     """``group_kh`` × ``group_kw`` taps are summed at the same time; a tile is ``tile_h`` rows × one vector of dy."""
 
     work: WeightGradient
@@ -24,7 +24,7 @@ class Cut:
     target: CpuTarget
 
     @classmethod
-    def of(cls, workload: Workload, config: Config, target: CpuTarget) -> Cut:
+    def of(cls, workload: Workload, config: Config, target: CpuTarget) -> WgradNchwCut:
         return cls(WeightGradient.of(workload), config, target)
 
     @property
@@ -81,7 +81,7 @@ class Cut:
 
 
 @cache
-def _code_size(cut: Cut) -> int:
+def _code_size(cut: WgradNchwCut) -> int:
     rows, columns = cut.work.rows, cut.work.columns
     if cut.unroll == "group":  # tiles, and those of the two edges, where lanes are masked
         return sum(1 + 2 * width + 2 * (6 * width) for width in {width for _, width in cut.column_groups})

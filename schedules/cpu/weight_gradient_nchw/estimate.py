@@ -19,7 +19,7 @@ from dwconv.schedules.cpu.shared.cost import (
 )
 from dwconv.schedules.cpu.shared.limits import PARALLEL_SUMS, threads_of, vector_registers
 from dwconv.schedules.cpu.shared.weight_gradient import x_rows_read
-from dwconv.schedules.cpu.weight_gradient_nchw.cut import Cut
+from dwconv.schedules.cpu.weight_gradient_nchw.cut import WgradNchwCut
 from dwconv.schedules.space import Config
 
 
@@ -28,7 +28,7 @@ def estimate_us(workload: Workload, config: Config, target: CpuTarget) -> float:
 
 
 def cpu_work(workload: Workload, config: Config, target: CpuTarget) -> CpuWork:
-    cut = Cut.of(workload, config, target)
+    cut = WgradNchwCut.of(workload, config, target)
     work, rows, columns, lanes = cut.work, cut.work.rows, cut.work.columns, cut.lanes
     images, taps, threads = workload.batch * work.channels, math.prod(work.axes.taps), threads_of(config, target)
     planes = images * work.depths.live_pairs  # pairs of a plane of dy and one of x
@@ -86,11 +86,13 @@ def cpu_work(workload: Workload, config: Config, target: CpuTarget) -> CpuWork:
     )
 
 
-def _tap_groups(cut: Cut) -> int:
+def _tap_groups(cut: WgradNchwCut) -> int:
     return sum(rows.count for rows in cut.row_groups) * len(cut.column_groups)
 
 
-def _traffic(cut: Cut, groups: int, *, scratch: ScratchWork, workload: Workload, threads: int) -> tuple[Traffic, ...]:
+def _traffic(
+    cut: WgradNchwCut, groups: int, *, scratch: ScratchWork, workload: Workload, threads: int
+) -> tuple[Traffic, ...]:
     work, config, rows = cut.work, cut.config, cut.work.rows
     planes, row_bytes = workload.batch * work.channels, float(work.itemsize) * work.columns.inputs
     x = planes * work.depths.inputs * rows.inputs * row_bytes
@@ -112,7 +114,7 @@ def _traffic(cut: Cut, groups: int, *, scratch: ScratchWork, workload: Workload,
     )
 
 
-def _scratch(cut: Cut, *, planes: int, tasks: int) -> ScratchWork:
+def _scratch(cut: WgradNchwCut, *, planes: int, tasks: int) -> ScratchWork:
     if cut.config.stage == "none":
         return ScratchWork()
     rows, spanned = cut.work.rows, cut.work.rows.spanned(cut.config.block_h)[1]

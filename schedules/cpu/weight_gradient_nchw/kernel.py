@@ -22,7 +22,7 @@ from dwconv.schedules.cpu.emit.vectors import Accumulators, extent, load_columns
 from dwconv.schedules.cpu.emit.words import argument, parallel, scratch, store_rounded
 from dwconv.schedules.cpu.shared.limits import PARALLEL_SUMS
 from dwconv.schedules.cpu.shared.weight_gradient import RegisterTaps, pieces
-from dwconv.schedules.cpu.weight_gradient_nchw.cut import Cut
+from dwconv.schedules.cpu.weight_gradient_nchw.cut import WgradNchwCut
 from dwconv.schedules.cpu.weight_gradient_nchw.tile import PlaneInputs, PlanePair
 from dwconv.schedules.emit import BATCH, Expr, bind, kernel, serial, store, taps_of
 from dwconv.schedules.space import Config
@@ -33,7 +33,7 @@ def schedule(workload: Workload, config: Config, target: CpuTarget) -> s_tir.Sch
     """Parameters: x (n, C, H, W), dy (n, C·M, OH, OW), dw (C·M, KH, KW), dbias (C·M) if there is a bias and,
     if tasks are planes, what each image gives: workspace (n, C·M, KH, KW) and, for the bias, workspace_1 (n, C·M).
     In 3-D with depths before heights."""
-    cut = at_any_size(Cut.of(workload, config, target), workload)
+    cut = at_any_size(WgradNchwCut.of(workload, config, target), workload)
     work, channels = cut.work, cut.work.channels
     n = tirx.Var(BATCH, "int32")
     with kernel() as builder:

@@ -16,7 +16,7 @@ from dwconv.schedules.cpu.shared.limits import (
     thread_knobs,
 )
 from dwconv.schedules.cpu.shared.weight_gradient import WeightGradient
-from dwconv.schedules.cpu.weight_gradient_nchw.cut import Cut
+from dwconv.schedules.cpu.weight_gradient_nchw.cut import WgradNchwCut
 from dwconv.schedules.space import Config, ConfigSpace, Knob, Rule, Value, divisors
 
 
@@ -76,8 +76,8 @@ def group_widths(taps_w: int, *, most: int) -> list[int]:
 
 
 def weight_gradient_rules(work: WeightGradient, target: CpuTarget) -> list[Rule]:
-    def cut(config: Config) -> Cut:
-        return Cut(work, config, target)
+    def cut(config: Config) -> WgradNchwCut:
+        return WgradNchwCut(work, config, target)
 
     registers, taps_w = sum_registers(target), work.columns.taps
     return [

@@ -13,15 +13,15 @@ from dwconv.schedules.cpu.emit.rows import InPlace, Plane, Rows
 from dwconv.schedules.cpu.emit.vectors import Accumulators, Vectors, keep, lanes_from, lanes_inside, load_columns, total
 from dwconv.schedules.cpu.emit.words import argument, load_lanes
 from dwconv.schedules.cpu.shared.weight_gradient import RegisterTaps
-from dwconv.schedules.cpu.weight_gradient_nchw.cut import Cut
+from dwconv.schedules.cpu.weight_gradient_nchw.cut import WgradNchwCut
 from dwconv.schedules.emit import Expr, bind, ceil_div, inside, least, serial, when
-from dwconv.schedules.taps import Axis, Run
+from dwconv.schedules.taps import Axis, TileRun
 
 
 class PlaneInputs:
     """x and dy, and which lanes of them count."""
 
-    def __init__(self, cut: Cut, n: Expr) -> None:
+    def __init__(self, cut: WgradNchwCut, n: Expr) -> None:
         """Emits the kernel's parameters."""
         work = cut.work
         self.cut = cut
@@ -29,9 +29,9 @@ class PlaneInputs:
         """The columns of a row of dy."""
         self.x = argument("x", (n, work.input_pitch, *work.axes.inputs), work.dtype)
         self.dy = argument("dy", (n, work.channels, *work.axes.outputs), work.dtype)
-        self.runs: list[Run] = []
+        self.runs: list[TileRun] = []
         """The tiles of a row; the next, those that read nothing of x."""
-        self.runs_of_dy: list[Run] = []
+        self.runs_of_dy: list[TileRun] = []
 
     def cut_rows(self) -> None:
         """Where sizes are symbols, emits how many tiles there are."""

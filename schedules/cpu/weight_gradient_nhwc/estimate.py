@@ -21,7 +21,7 @@ def estimate_us(workload: Workload, config: Config, target: CpuTarget) -> float:
 def cpu_work(workload: Workload, config: Config, target: CpuTarget) -> CpuWork:
     cut = WeightCut.of(workload, config, target)
     work, rows, lanes, threads = cut.work, cut.work.rows, cut.lanes, threads_of(config, target)
-    across, sharing = _Across.of(cut), _Sharing.of(cut, batch=workload.batch, threads=threads)
+    across, sharing = _GroupsAcross.of(cut), _Sharing.of(cut, batch=workload.batch, threads=threads)
     planes = workload.batch * work.depths.live_pairs  # pairs of a plane of dy and one of x
     groups = -(-cut.vectors // config.vectors_c)
     vectors = planes * cut.vectors
@@ -63,7 +63,7 @@ def cpu_work(workload: Workload, config: Config, target: CpuTarget) -> CpuWork:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Across:
+class _GroupsAcross:
     """The tiles of a row of dy, for all groups of kernel columns."""
 
     groups: int
@@ -75,7 +75,7 @@ class _Across:
     products: int
 
     @classmethod
-    def of(cls, cut: WeightCut) -> _Across:
+    def of(cls, cut: WeightCut) -> _GroupsAcross:
         columns = cut.work.columns
         if cut.config.unroll == "none":  # every product is a turn of a loop, and loads both
             products = column_tiles(columns, 1).products
@@ -92,7 +92,7 @@ class _Across:
         )
 
     @classmethod
-    def _of_groups(cls, cut: WeightCut) -> _Across:
+    def _of_groups(cls, cut: WeightCut) -> _GroupsAcross:
         """Tiles in the interior of each group; beside it, and where a tile does not fit in, dy one by one."""
         columns, width = cut.work.columns, cut.config.tile_w
         tiles = outputs = reads = products = 0

@@ -84,13 +84,13 @@ def sum_by_images(reader: PixelReader, results: WeightResults, partial: Any, n: 
             block = OutputRange(bind("top", top), bind("bottom", least(top + block_h, rows)))
             for numbers in vectors.several(0, vectors.count, at_a_time=cut.config.vectors_c):
                 share = Share(block=block, columns=columns, vectors=vectors.numbered(numbers))
-                at = Place(partial=partial, part=task, image=image, depths=OutputRange(depth, depth + 1))
+                at = PartOfSums(partial=partial, part=task, image=image, depths=OutputRange(depth, depth + 1))
                 add_to_part(reader, results, share, at=at)
     return active
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
+class PartOfSums:
     """A part of all sums, and the planes of dy whose products go there."""
 
     partial: Any
@@ -99,7 +99,7 @@ class Place:
     depths: OutputRange
 
 
-def add_to_part(reader: PixelReader, results: WeightResults, share: Share, *, at: Place) -> None:
+def add_to_part(reader: PixelReader, results: WeightResults, share: Share, *, at: PartOfSums) -> None:
     """Adds what a share gives to a part of all sums."""
     for taps in tap_groups(reader.cut):
         for planes in reader.planes(taps, at.image, at.depths):

@@ -16,13 +16,13 @@ from dwconv.schedules.cpu.shared.weight_gradient import RegisterTaps
 from dwconv.schedules.cpu.weight_gradient_nhwc.cut import WeightCut
 from dwconv.schedules.cpu.weight_gradient_nhwc.sums import TapSums
 from dwconv.schedules.emit import Expr, bind, inside, is_number, least, most, nest, serial, when
-from dwconv.schedules.taps import Axis, Run, column_runs
+from dwconv.schedules.taps import Axis, TileRun, column_runs
 
 Reads = list[tuple[Expr, list[tuple[int, int]]]]
 
 
 @dataclass(frozen=True)
-class Planes:
+class XAndDyPlanes:
     """A plane of x and the plane of dy that it meets: the indices of each before those of rows and columns."""
 
     x: tuple[Expr, ...]
@@ -70,16 +70,16 @@ class PixelReader:
         dy = argument("dy", (n, *work.axes.outputs, work.channels), work.dtype)
         return cls(cut=cut, vectors=vectors, x=x, dy=dy)
 
-    def planes(self, taps: RegisterTaps, image: Expr, depths: OutputRange) -> Iterator[Planes]:
+    def planes(self, taps: RegisterTaps, image: Expr, depths: OutputRange) -> Iterator[XAndDyPlanes]:
         """A loop over the planes of dy among ``depths`` that count, each with the plane of x that it meets."""
         axes = self.cut.work.axes
         if taps.height:
             depths = live_outputs(axes.depths, taps.kd, depths)
         for depth in serial("depth", depths.first, depths.stop):
             x_depth = axes.depths.origin(depth) + axes.depths.shift + taps.kd * axes.depths.step
-            yield Planes(x=(image, *axes.index(x_depth)), dy=(image, *axes.index(depth)))
+            yield XAndDyPlanes(x=(image, *axes.index(x_depth)), dy=(image, *axes.index(depth)))
 
-    def add_rows(self, sums: TapSums, share: Share, *, planes: Planes) -> None:
+    def add_rows(self, sums: TapSums, share: Share, *, planes: XAndDyPlanes) -> None:
         """Adds what a share gives; of a single kernel row, only those rows that it meets."""
         taps = sums.taps
         if taps.is_one_row:
@@ -141,7 +141,7 @@ class PixelReader:
                         top=at["h"], left=left, height=height, width=run.width, reads=reads, is_edge=is_edge
                     )
 
-    def _column_cuts(self, columns: Axis) -> Iterable[list[Run]]:
+    def _column_cuts(self, columns: Axis) -> Iterable[list[TileRun]]:
         """Of known sizes there is one way to cut a row into tiles."""
         width, narrower = self.cut.config.tile_w, not is_number(self.cut.work.channels)
         if isinstance(columns, AnyAxis):
@@ -156,7 +156,7 @@ class PixelReader:
         middle = bind("middle", stop - (stop - first) % height)
         return [(height, lambda: tile_tops(height, first, middle)), (1, lambda: serial("row", middle, stop))]
 
-    def _add(self, sums: TapSums, share: Share, tile: GradientTile, *, planes: Planes) -> None:
+    def _add(self, sums: TapSums, share: Share, tile: GradientTile, *, planes: XAndDyPlanes) -> None:
         rows, columns, taps = self.cut.work.rows, self.cut.work.columns, sums.taps
         outputs = range(tile.width) if taps.sums_dy else sorted({out for _, pairs in tile.reads for out, _ in pairs})
         dy_rows = [self._row(self.dy, *planes.dy, tile.top + row) for row in range(tile.height)]
@@ -185,7 +185,7 @@ class PixelReader:
                                 for out, b in pairs:
                                     sums.add(a, b, v, value * gradient[row, out, v])
 
-    def _prefetch(self, taps: RegisterTaps, share: Share, tile: GradientTile, *, planes: Planes) -> None:
+    def _prefetch(self, taps: RegisterTaps, share: Share, tile: GradientTile, *, planes: XAndDyPlanes) -> None:
         """Asks for what the tile ``prefetch`` rows below is the first to read: rows of dy, the rows of x that each of
         them adds, and of their columns those that the tiles to the left and right leave."""
         rows, columns, multiplier = self.cut.work.rows, self.cut.work.columns, self.cut.work.multiplier

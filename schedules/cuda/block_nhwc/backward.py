@@ -21,7 +21,7 @@ from dwconv.schedules.cuda.block_nhwc.channels import (
     MEAN,
     NORMALISED,
     Factors,
-    NormTensors,
+    GpuNormTensors,
     PassTensors,
     activation,
     kept,
@@ -44,7 +44,7 @@ def schedule_backward(cut: BlockCut) -> s_tir.Schedule:
     and y."""
     n = tirx.Var(BATCH, "int32")
     with kernel() as builder:
-        backward = Backward.arguments(cut, n)
+        backward = GpuBlockBackward.arguments(cut, n)
         if backward.norm2:
             backward.sum_before_norm2(backward.norm2)
         backward.convolve()
@@ -56,7 +56,7 @@ def schedule_backward(cut: BlockCut) -> s_tir.Schedule:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Backward(PassTensors):
+class GpuBlockBackward(PassTensors):
     """A backward pass."""
 
     dz: Any
@@ -65,8 +65,8 @@ class Backward(PassTensors):
     dw: Any
 
     @classmethod
-    def arguments(cls, cut: BlockCut, n: Expr) -> Backward:
-        workload, norms = cut.workload, NormTensors.of(cut)
+    def arguments(cls, cut: BlockCut, n: Expr) -> GpuBlockBackward:
+        workload, norms = cut.workload, GpuNormTensors.of(cut)
         channels, dtype = workload.channels, workload.dtype
         of_x, of_y = (n, *workload.input_size, channels), (n, *workload.output_size, channels)
         dz = argument("dz" if 2 in norms else "dy", of_y, dtype)
@@ -91,7 +91,7 @@ class Backward(PassTensors):
 
     # -- from pixel to pixel ---------------------------------------------------------------------------------------
 
-    def sum_before_norm2(self, norm2: NormTensors) -> None:
+    def sum_before_norm2(self, norm2: GpuNormTensors) -> None:
         """Two kernels: the sums of all parts, dβ and dγ."""
         cut, partial = self.cut, self.partial_of(NORM_ROWS)
 
@@ -150,7 +150,9 @@ class Backward(PassTensors):
 
         sums = Registers.zeros("sum", cut.tile_rows, cut.vector_c)
         for tile in place.tiles(self.n):
-            thread = Thread(cut=cut, place=place, tile=tile, memory=memory, table=table1 if norm1 else None)
+            thread = BlockBackwardThread(
+                cut=cut, place=place, tile=tile, memory=memory, table=table1 if norm1 else None
+            )
             with when(place.has_channels):
                 thread.load(self.x)
             memory.stage(tile, [self.dz, self.y] if norm2 else [self.dz], g2)
@@ -167,7 +169,7 @@ class Backward(PassTensors):
                 partial.put(place.part, row, place.channel, sums, (row, 0), lanes=cut.vector_c)
 
 
-class Thread:
+class BlockBackwardThread:
     """One thread's tile of pixels of x."""
 
     def __init__(self, *, cut: BlockCut, place: TilePlace, tile: Tile, memory: SharedMemory, table: Any) -> None:

@@ -33,7 +33,7 @@ _MADE_OF = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class NormTensors:
+class GpuNormTensors:
     """The tensors of the first or of the second norm, each (C,)."""
 
     norm: Norm
@@ -45,7 +45,7 @@ class NormTensors:
     """By their names without the number."""
 
     @classmethod
-    def of(cls, cut: BlockCut) -> dict[int, NormTensors]:
+    def of(cls, cut: BlockCut) -> dict[int, GpuNormTensors]:
         """Those that there are, by number."""
         norms, channels = (cut.block.norm1, cut.block.batch_norm2), cut.workload.channels
         return {
@@ -145,8 +145,8 @@ class PassTensors:
     n: Expr
     x: Any
     w: Any
-    norm1: NormTensors | None
-    norm2: NormTensors | None
+    norm1: GpuNormTensors | None
+    norm2: GpuNormTensors | None
     partial: Any
 
     @property

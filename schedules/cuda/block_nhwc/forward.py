@@ -13,7 +13,7 @@ from typing import Any
 
 from tvm import s_tir, tirx
 
-from dwconv.schedules.cuda.block_nhwc.channels import NORMALISED, NormTensors, PassTensors, activation
+from dwconv.schedules.cuda.block_nhwc.channels import NORMALISED, GpuNormTensors, PassTensors, activation
 from dwconv.schedules.cuda.block_nhwc.cut import MOMENT_ROWS, BlockCut
 from dwconv.schedules.cuda.block_nhwc.pixels import map_pixels, sum_moments
 from dwconv.schedules.cuda.block_nhwc.sums import Moments, Partial, combine_moments
@@ -27,7 +27,7 @@ def schedule_forward(cut: BlockCut) -> s_tir.Schedule:
     of each norm (C,), and a workspace. Without a second norm no z."""
     n = tirx.Var(BATCH, "int32")
     with kernel() as builder:
-        forward = Forward.arguments(cut, n)
+        forward = GpuBlockForward.arguments(cut, n)
         if forward.norm1:
             sum_moments(cut, forward.x, forward.partial, forward.pixels_of_x)
             combine_moments(forward.partial, forward.norm1, parts=cut.parts, pixels=in_float32(forward.pixels_of_x))
@@ -41,15 +41,15 @@ def schedule_forward(cut: BlockCut) -> s_tir.Schedule:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Forward(PassTensors):
+class GpuBlockForward(PassTensors):
     """A forward pass."""
 
     y: Any
     z: Any
 
     @classmethod
-    def arguments(cls, cut: BlockCut, n: Expr) -> Forward:
-        workload, norms, words = cut.workload, NormTensors.of(cut), cut.partial_words
+    def arguments(cls, cut: BlockCut, n: Expr) -> GpuBlockForward:
+        workload, norms, words = cut.workload, GpuNormTensors.of(cut), cut.partial_words
         channels, dtype = workload.channels, workload.dtype
         x = argument("x", (n, *workload.input_size, channels), dtype)
         w = argument("w", (channels, *workload.kernel), dtype)

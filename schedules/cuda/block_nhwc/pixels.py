@@ -13,7 +13,7 @@ from typing import Any
 from tvm import tirx
 
 from dwconv.schedules.cuda.block_nhwc.cut import AHEAD, BlockCut
-from dwconv.schedules.cuda.block_nhwc.sums import Mates, Moments, Partial, Place
+from dwconv.schedules.cuda.block_nhwc.sums import Mates, Moments, Partial, VectorPlace
 from dwconv.schedules.cuda.emit.words import Registers, blocks, blocks_per_sm, in_register, threads
 from dwconv.schedules.emit import Expr, all_of, divided, least, serial, when
 
@@ -22,7 +22,7 @@ HELD_THREADS = 1024
 
 
 @dataclass(frozen=True, kw_only=True)
-class PixelPlace(Place):
+class PixelPlace(VectorPlace):
     """It has every ``threads_p``-th pixel of a part from its own on."""
 
     part: Expr

@@ -16,7 +16,7 @@ from typing import Any
 
 from tvm import tirx
 
-from dwconv.schedules.cuda.block_nhwc.channels import NormTensors, kept, quotient
+from dwconv.schedules.cuda.block_nhwc.channels import GpuNormTensors, kept, quotient
 from dwconv.schedules.cuda.block_nhwc.cut import ADDING_LANES, MOMENT_ROWS, NORM_ROWS, BlockCut, adding_shares
 from dwconv.schedules.cuda.emit.split_sum import added_parts, sum_over_threads
 from dwconv.schedules.cuda.emit.words import Registers, barrier, blocks, shared
@@ -46,7 +46,7 @@ class Mates:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
+class VectorPlace:
     """A thread, and its vector of channels."""
 
     cut: BlockCut
@@ -141,7 +141,7 @@ class Moments:
 # -- kernels that add the parts --------------------------------------------------------------------------------------
 
 
-def combine_moments(partial: Partial, norm: NormTensors, *, parts: int, pixels: Expr) -> None:
+def combine_moments(partial: Partial, norm: GpuNormTensors, *, parts: int, pixels: Expr) -> None:
     """A kernel of its own: mean and variance of each channel, of ``pixels`` pixels in float32."""
 
     def terms(part: Expr, channel: Expr, row: Expr) -> list[Expr]:
@@ -160,7 +160,7 @@ def combine_moments(partial: Partial, norm: NormTensors, *, parts: int, pixels: 
         store(norm.named["var"], tirx.Select(variance < nothing, nothing, variance), channel)
 
 
-def combine_norm(partial: Partial, norm: NormTensors, *, parts: int) -> None:
+def combine_norm(partial: Partial, norm: GpuNormTensors, *, parts: int) -> None:
     def terms(part: Expr, channel: Expr, row: Expr) -> list[Expr]:
         return [partial.memory[partial.at(part, each, channel)] for each in (TOTAL, DOT)]
 
@@ -169,7 +169,7 @@ def combine_norm(partial: Partial, norm: NormTensors, *, parts: int) -> None:
             _give_norm(norm, channel, number, totals[number])
 
 
-def combine_weights(partial: Partial, dw: Any, norm: NormTensors | None, *, parts: int, taps: int) -> None:
+def combine_weights(partial: Partial, dw: Any, norm: GpuNormTensors | None, *, parts: int, taps: int) -> None:
     """A kernel of its own: dw (C · taps), from the first rows, and dβ and dγ of each channel, from those behind."""
 
     def terms(part: Expr, channel: Expr, row: Expr) -> list[Expr]:
@@ -184,7 +184,7 @@ def combine_weights(partial: Partial, dw: Any, norm: NormTensors | None, *, part
                     _give_norm(norm, channel, number, totals[0])
 
 
-def _give_norm(norm: NormTensors, channel: Expr, number: int, total: Expr) -> None:
+def _give_norm(norm: GpuNormTensors, channel: Expr, number: int, total: Expr) -> None:
     if number == TOTAL:
         store(norm.named["dbeta"], total, channel)
     else:

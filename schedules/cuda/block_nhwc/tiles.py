@@ -10,7 +10,7 @@ from tvm import tirx
 
 from dwconv.schedules.cuda.block_nhwc.channels import Factors, Table
 from dwconv.schedules.cuda.block_nhwc.cut import TABLE_ROWS, BlockCut, TileAxis
-from dwconv.schedules.cuda.block_nhwc.sums import Mates, Place
+from dwconv.schedules.cuda.block_nhwc.sums import Mates, VectorPlace
 from dwconv.schedules.cuda.emit.words import (
     Registers,
     blocks,
@@ -57,7 +57,7 @@ class Tile:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TilePlace(Place):
+class TilePlace(VectorPlace):
     """It owns one of the block's tiles."""
 
     share: Expr

@@ -42,7 +42,7 @@ from typing import Any
 
 from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import Workload
-from dwconv.schedules.cuda.channels_last.cut import Cut
+from dwconv.schedules.cuda.channels_last.cut import ChannelsLastCut
 from dwconv.schedules.cuda.channels_last.estimate import block_work
 from dwconv.schedules.cuda.channels_last.space import strip_misfit, strip_space
 from dwconv.schedules.cuda.gpu.cost import estimated, one_kernel
@@ -54,7 +54,7 @@ from dwconv.schedules.template import family
 def schedule(workload: Workload, config: Config, target: CudaTarget) -> Any:
     from dwconv.schedules.cuda.channels_last.kernel import schedule_strips
 
-    return schedule_strips(workload, Cut.of(workload, config))
+    return schedule_strips(workload, ChannelsLastCut.of(workload, config))
 
 
 TEMPLATES = family(

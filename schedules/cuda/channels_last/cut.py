@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from dwconv.problems.workload import ITEMSIZE, DType, Workload
-from dwconv.schedules.cuda.channels_last.patch import Patch, Side, fetchers, row_pitch
+from dwconv.schedules.cuda.channels_last.patch import Patch, PatchSide, fetchers, row_pitch
 from dwconv.schedules.cuda.gpu.hardware import VECTOR_BYTES
 from dwconv.schedules.cuda.gpu.memory import aligned_lanes
 from dwconv.schedules.gather import Gather
@@ -126,7 +126,7 @@ class ImageCut(AxisCut):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cut:
+class ChannelsLastCut:
     """A pass, cut as a configuration says."""
 
     gather: Gather
@@ -139,7 +139,7 @@ class Cut:
     unroll: str
 
     @classmethod
-    def of(cls, workload: Workload, config: Config) -> Cut:
+    def of(cls, workload: Workload, config: Config) -> ChannelsLastCut:
         gather = Gather.of(workload)
         rows, columns = gather.rows, gather.columns
         return cls(
@@ -159,7 +159,7 @@ class Cut:
             weights=config.weights, stage=config.stage, unroll=config.unroll,
         )  # fmt: skip
 
-    def on(self, axes: Axes, channels: Any) -> Cut:
+    def on(self, axes: Axes, channels: Any) -> ChannelsLastCut:
         """The same cut of axes whose sizes are TVM expressions, and perhaps the number of channels, too."""
         return replace(
             self,
@@ -176,12 +176,12 @@ class Cut:
         return self.stage == "none" and max(self.rows.parts, self.columns.parts) > 1
 
     @property
-    def wide(self) -> Cut:
+    def wide(self) -> ChannelsLastCut:
         rows, columns = (replace(axis, moves_back=axis.parts > 1) for axis in (self.rows, self.columns))
         return replace(self, rows=rows, columns=columns)
 
     @property
-    def narrow(self) -> Cut:
+    def narrow(self) -> ChannelsLastCut:
         return replace(self, rows=self.rows.narrow, columns=self.columns.narrow)
 
     @property
@@ -307,7 +307,7 @@ class Cut:
         return weights + (self.itemsize * self.patch.elements if self.stage == "shared" else 0)
 
 
-def _side(cut: ImageCut) -> Side:
+def _side(cut: ImageCut) -> PatchSide:
     first, last = min(cut.reads, default=0), max(cut.reads, default=-1)
     strips = cut.block_strips if cut.any_size else min(cut.block_strips, cut.strips)
-    return Side(first=first, count=(strips - 1) * cut.step + last - first + 1)
+    return PatchSide(first=first, count=(strips - 1) * cut.step + last - first + 1)

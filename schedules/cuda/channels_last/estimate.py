@@ -9,7 +9,7 @@ from functools import cache
 
 from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import Workload
-from dwconv.schedules.cuda.channels_last.cut import Cut, ImageCut
+from dwconv.schedules.cuda.channels_last.cut import ChannelsLastCut, ImageCut
 from dwconv.schedules.cuda.gpu.cost import LONG_CODE, BlockWork
 from dwconv.schedules.cuda.gpu.hardware import BANK_BYTES, LINE_BYTES, SECTOR_BYTES, SHARED_LANES, VECTOR_BYTES, WARP
 from dwconv.schedules.cuda.gpu.memory import Turns, turns_of_warp
@@ -25,10 +25,10 @@ COPIES_AHEAD = 16
 
 def block_work(workload: Workload, config: Config, target: CudaTarget) -> BlockWork:
     """Blocks that lie side by side read their halo again, from the cache where it is still there."""
-    return work_of(Cut.of(workload, config), workload, target)
+    return work_of(ChannelsLastCut.of(workload, config), workload, target)
 
 
-def work_of(cut: Cut, workload: Workload, target: CudaTarget) -> BlockWork:
+def work_of(cut: ChannelsLastCut, workload: Workload, target: CudaTarget) -> BlockWork:
     blocks = workload.batch * cut.gather.depths.outputs * math.prod(axis.blocks for axis in cut.axes)
     warps, work = -(-cut.threads // WARP), thread_work(cut)
     read, results = _read_bytes(cut, workload), math.prod(axis.size for axis in cut.axes)
@@ -52,13 +52,13 @@ def work_of(cut: Cut, workload: Workload, target: CudaTarget) -> BlockWork:
     )
 
 
-def conflicts(cut: Cut) -> float:
+def conflicts(cut: ChannelsLastCut) -> float:
     met = [_weight_turns(cut)] if cut.weights == "shared" else []
     met += [cut.patch.read_turns] if cut.stage == "shared" else []
     return max((turns.taken / turns.least for turns in met), default=1.0)
 
 
-def _bytes_in_flight(cut: Cut) -> int:
+def _bytes_in_flight(cut: ChannelsLastCut) -> int:
     if cut.stage == "shared":
         return min(cut.patch.turns_in_all, COPIES_AHEAD) * cut.patch.lanes * cut.itemsize
     row = len(cut.columns.reads) * cut.source_lanes * cut.itemsize
@@ -71,7 +71,7 @@ def _bytes_in_flight(cut: Cut) -> int:
 # -- memory --------------------------------------------------------------------------------------------------------
 
 
-def _read_bytes(cut: Cut, workload: Workload) -> float:
+def _read_bytes(cut: ChannelsLastCut, workload: Workload) -> float:
     span = -(-min(cut.block_channels, cut.gather.source_channels) * cut.itemsize // SECTOR_BYTES) * SECTOR_BYTES
     source = _read_by_blocks(cut.rows) * _read_by_blocks(cut.columns) * cut.channels.blocks * span
     weights = math.prod(axis.blocks for axis in cut.axes) * cut.block_kernels * cut.taps * cut.itemsize
@@ -96,7 +96,7 @@ def _read_by_blocks(axis: ImageCut) -> int:
 # -- load/store units ------------------------------------------------------------------------------------------------
 
 
-def _lines(cut: Cut, work: ThreadWork) -> float:
+def _lines(cut: ChannelsLastCut, work: ThreadWork) -> float:
     warps, itemsize = -(-cut.threads // WARP), cut.itemsize
     result_bytes = cut.channels.tile * itemsize
     found = warps * work.stores * _lines_of_warp(cut.channels.threads, result_bytes)
@@ -112,7 +112,7 @@ def _lines(cut: Cut, work: ThreadWork) -> float:
     return found
 
 
-def _bank_turns(cut: Cut, work: ThreadWork) -> float:
+def _bank_turns(cut: ChannelsLastCut, work: ThreadWork) -> float:
     warps, found = -(-cut.threads // WARP), 0.0
     if cut.stage == "shared":
         found += _copies(cut) * cut.patch.lanes * cut.itemsize / BANK_BYTES
@@ -123,17 +123,17 @@ def _bank_turns(cut: Cut, work: ThreadWork) -> float:
     return found
 
 
-def _conflict_turns(cut: Cut, work: ThreadWork) -> float:
+def _conflict_turns(cut: ChannelsLastCut, work: ThreadWork) -> float:
     met = [(work.loads, cut.patch.read_turns)] if cut.stage == "shared" else []
     met += [(work.weight_loads, _weight_turns(cut))] if cut.weights == "shared" else []
     return -(-cut.threads // WARP) * sum(loads * (turns.taken - turns.least) for loads, turns in met)
 
 
-def _copies(cut: Cut) -> float:
+def _copies(cut: ChannelsLastCut) -> float:
     return cut.patch.rows.count * cut.patch.columns.count * cut.patch.vectors / WARP
 
 
-def _weight_turns(cut: Cut) -> Turns:
+def _weight_turns(cut: ChannelsLastCut) -> Turns:
     words = min(SHARED_LANES, cut.weight_lanes & -cut.weight_lanes)
     apart, across = cut.strip_kernels, cut.channels.threads
     return turns_of_warp([thread % across * apart for thread in range(min(WARP, cut.threads))], words=words)
@@ -158,7 +158,7 @@ COPY_CODE = 6
 """Instructions of a copy to shared memory; about as many for a weight."""
 
 
-def registers_of(cut: Cut) -> int:
+def registers_of(cut: ChannelsLastCut) -> int:
     columns = len(cut.columns.reads)
     words = columns * cut.source_lanes
     packed = words // 2 if cut.itemsize == 2 else 0
@@ -180,7 +180,7 @@ def _rows_alive(rows: ImageCut) -> int:
     return max((sum(first <= at <= last for first, last in spans) for at in rows.reads), default=1)
 
 
-def code_size(cut: Cut) -> int:
+def code_size(cut: ChannelsLastCut) -> int:
     in_loop = cut.unroll == "kw"
     multiplied = cut.rows.tile if in_loop else cut.rows.products
     loaded = len(cut.columns.reads) * (1 if in_loop else len(cut.rows.reads))
@@ -188,7 +188,7 @@ def code_size(cut: Cut) -> int:
     return multiplied * cut.columns.products * cut.weight_lanes + loaded + GUARD_CODE * guarded
 
 
-def _guarded(cut: Cut) -> int:
+def _guarded(cut: ChannelsLastCut) -> int:
     rows, columns = (sum(map(axis.may_be_padding, axis.reads)) for axis in (cut.rows, cut.columns))
     return rows * len(cut.columns.reads) + (len(cut.rows.reads) - rows) * columns
 
@@ -214,7 +214,7 @@ class ThreadWork:
         return self.fma + self.loads + self.weight_loads + self.stores + self.others
 
 
-def thread_work(cut: Cut) -> ThreadWork:
+def thread_work(cut: ChannelsLastCut) -> ThreadWork:
     rows, pairs = float(len(cut.rows.reads)), float(cut.rows.products)
     if cut.unroll == "kw":
         rows, pairs = _rows_in_loops(cut.rows, cut.rows_together)
@@ -239,7 +239,7 @@ def thread_work(cut: Cut) -> ThreadWork:
     )
 
 
-def _weight_work(cut: Cut, *, turns: float, pairs: float) -> tuple[float, float]:
+def _weight_work(cut: ChannelsLastCut, *, turns: float, pairs: float) -> tuple[float, float]:
     """(loads of weights, other instructions for them)."""
     kernels = cut.weight_lanes
     if cut.weights == "registers":
@@ -254,7 +254,7 @@ def _weight_work(cut: Cut, *, turns: float, pairs: float) -> tuple[float, float]
     return uses * kernels / vector, COPY_CODE * cut.taps * cut.block_kernels / cut.threads
 
 
-def _overhead(cut: Cut, *, rows: float, pairs: float) -> float:
+def _overhead(cut: ChannelsLastCut, *, rows: float, pairs: float) -> float:
     direct = cut.stage == "none"
     if cut.unroll == "taps":
         zeros = math.ceil(cut.source_lanes * cut.itemsize / 4)

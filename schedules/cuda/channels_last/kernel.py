@@ -18,11 +18,11 @@ from tvm import s_tir, tirx
 
 from dwconv.problems.workload import Workload
 from dwconv.schedules.any_size import any_axes, channels_of
-from dwconv.schedules.cuda.channels_last.cut import Cut
-from dwconv.schedules.cuda.channels_last.place import Place, Strip, places, strips
+from dwconv.schedules.cuda.channels_last.cut import ChannelsLastCut
+from dwconv.schedules.cuda.channels_last.place import Strip, StripPlace, places, strips
 from dwconv.schedules.cuda.channels_last.source import Source, source_of
 from dwconv.schedules.cuda.channels_last.weights import Weights, weights_of
-from dwconv.schedules.cuda.emit.sliding_sum import SourcePlane, source_planes
+from dwconv.schedules.cuda.emit.sliding_sum import SlidingSource, source_planes
 from dwconv.schedules.cuda.emit.words import Registers, argument, as_one_axis, barrier, span, unrolled
 from dwconv.schedules.emit import (
     BATCH,
@@ -41,7 +41,7 @@ from dwconv.schedules.emit import (
 from dwconv.schedules.taps import SourceLoop, source_loops, tap_groups
 
 
-def schedule_strips(workload: Workload, cut: Cut) -> s_tir.Schedule:
+def schedule_strips(workload: Workload, cut: ChannelsLastCut) -> s_tir.Schedule:
     """Parameters: source (n, H, W, C), w (kernels, KH, KW), perhaps bias (C′), result (n, OH, OW, C′); in 3-D with
     depths before heights."""
     if workload.any_size:
@@ -65,14 +65,14 @@ def schedule_strips(workload: Workload, cut: Cut) -> s_tir.Schedule:
                 weights.load()
                 start = start_of(cut, bias, place)
                 for strip in strips(cut, place):
-                    Sums(strip, read, weights, start, result).add()
+                    StripSums(strip, read, weights, start, result).add()
     return s_tir.Schedule(builder.get())
 
 
 # -- what a thread does --------------------------------------------------------------------------------------------
 
 
-def start_of(cut: Cut, bias: Any, place: Place) -> Callable[[Registers], None]:
+def start_of(cut: ChannelsLastCut, bias: Any, place: StripPlace) -> Callable[[Registers], None]:
     """What sets the sums of a thread to where they start: its part of the bias, or zero."""
     if bias is None:
         return Registers.clear
@@ -90,7 +90,7 @@ def start_of(cut: Cut, bias: Any, place: Place) -> Callable[[Registers], None]:
     return put
 
 
-class Sums:
+class StripSums:
     """The sums of one strip, and the source row that it is at."""
 
     def __init__(self, strip: Strip, source: Source, weights: Weights, start: Any, result: Any) -> None:
@@ -122,12 +122,12 @@ class Sums:
         if not self._cut.goes_once:
             yield from range(self._cut.rows.tile)
 
-    def _planes(self) -> Iterator[SourcePlane]:
+    def _planes(self) -> Iterator[SlidingSource]:
         for plane in source_planes(self._cut.fan_turns, self._cut.gather.depths, self._strip.place.depth):
             self._weights.meet(plane)
             yield plane
 
-    def _add_rows(self, plane: SourcePlane) -> Iterator[int]:
+    def _add_rows(self, plane: SlidingSource) -> Iterator[int]:
         rows = self._cut.rows
         last = {row: at for at, pairs in rows.reads.items() for row, _ in pairs}
         yield from (row for row in range(rows.tile) if row not in last)
@@ -165,14 +165,14 @@ class Sums:
         first, stop = functools.reduce(least, firsts), functools.reduce(most, stops)
         return least(first, loop.count), least(stop, loop.count)
 
-    def _multiply_rows(self, plane: SourcePlane, loop: SourceLoop, turn: Expr) -> None:
+    def _multiply_rows(self, plane: SlidingSource, loop: SourceLoop, turn: Expr) -> None:
         taps = self._cut.rows.axis.taps
         for row, first, period in loop.meetings:
             kh, ends = bind("kh", turn * period + first), (first, first + (loop.count - 1) * period)
             with when(True if min(ends) >= 0 and max(ends) < taps else inside(kh, taps)):
                 self._multiply(plane, row % self._cut.rows_summed, kh)
 
-    def _load(self, plane: SourcePlane, row: Expr, *, is_inside: bool = False) -> None:
+    def _load(self, plane: SlidingSource, row: Expr, *, is_inside: bool = False) -> None:
         """The columns of a source row that the strip reads, as float32. ``row`` is counted from its origin, a number
         unless the row ``is_inside`` the image."""
         cut = self._cut
@@ -183,7 +183,7 @@ class Sums:
                     slot = at - self._leftmost
                     self._row[slot, lane] = self._loaded.in_float32((slot, lane))
 
-    def _multiply(self, plane: SourcePlane, row: Expr, kh: Expr) -> None:
+    def _multiply(self, plane: SlidingSource, row: Expr, kh: Expr) -> None:
         cut, up = self._cut, self._cut.columns.axis.up
         for group in self._groups:
             for q in unrolled("kw", group.taps):

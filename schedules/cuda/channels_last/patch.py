@@ -23,7 +23,7 @@ LITTLE_NOTICED = 1.2
 
 
 @dataclass(frozen=True, kw_only=True)
-class Side:
+class PatchSide:
     """Rows or columns of the patch."""
 
     first: int
@@ -33,8 +33,8 @@ class Side:
 
 @dataclass(frozen=True, kw_only=True)
 class Patch:
-    rows: Side
-    columns: Side
+    rows: PatchSide
+    columns: PatchSide
     channels: int
     """Elements of a pixel."""
     lanes: int

@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 from tvm import tirx
 from tvm.script.ir_builder import tirx as T
 
-from dwconv.schedules.cuda.channels_last.cut import AxisCut, Cut, ImageCut
+from dwconv.schedules.cuda.channels_last.cut import AxisCut, ChannelsLastCut, ImageCut
 from dwconv.schedules.cuda.emit.words import blocks, flat, in_register, keep, threads
 from dwconv.schedules.emit import Expr, all_of, bind, ceil_div, divided, is_number, least, serial, when
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
+class StripPlace:
     """Where a thread stands: its image and plane, and the first of its strips of rows, columns and channels."""
 
     image: Expr
@@ -35,7 +35,7 @@ class Place:
     def strip_c(self) -> Expr:
         return self.block_c + self.thread_c
 
-    def has_channels(self, cut: Cut) -> Expr:
+    def has_channels(self, cut: ChannelsLastCut) -> Expr:
         return self.strip_c < cut.channels.strips if cut.channels.idle else True
 
 
@@ -83,9 +83,9 @@ class Stretch:
 class Strip:
     """One strip of a thread."""
 
-    cut: Cut
+    cut: ChannelsLastCut
     """Of any size, one of two."""
-    place: Place
+    place: StripPlace
     rows: Stretch
     columns: Stretch
     w_in_block: Expr
@@ -132,14 +132,14 @@ class Element:
         return (self.vectors + pixels * self.pitch) * self.lanes
 
 
-def places(cut: Cut, n: Expr) -> Iterator[Place]:
+def places(cut: ChannelsLastCut, n: Expr) -> Iterator[StripPlace]:
     """All threads. Strips of channels are next to each other, in a block and from block to block; then columns."""
     rows, columns, channels = cut.rows, cut.columns, cut.channels
     for image, depth, block_h, block_w, block_c in _block_places(cut, n):
         for z in threads("thread_h", rows.threads, axis="z"):
             for y in threads("thread_w", columns.threads, axis="y"):
                 for x in threads("thread_c", channels.threads, axis="x"):
-                    yield Place(
+                    yield StripPlace(
                         image=bind("image", image), depth=bind("depth", depth),
                         block_h=bind("block_h", block_h), thread_h=z,
                         block_w=bind("block_w", block_w), thread_w=y,
@@ -148,7 +148,7 @@ def places(cut: Cut, n: Expr) -> Iterator[Place]:
                     )  # fmt: skip
 
 
-def _block_places(cut: Cut, n: Expr) -> Iterator[tuple[Expr, Expr, Expr, Expr, Expr]]:
+def _block_places(cut: ChannelsLastCut, n: Expr) -> Iterator[tuple[Expr, Expr, Expr, Expr, Expr]]:
     """(image, depth, the first strips of rows, of columns and of channels) of all blocks, in the same order at any
     size: there the axes of the grid save divisions by what is not known when compiling."""
     rows, columns, channels = cut.rows, cut.columns, cut.channels
@@ -169,7 +169,7 @@ def _block_places(cut: Cut, n: Expr) -> Iterator[tuple[Expr, Expr, Expr, Expr, E
                 yield image, depth, *first
 
 
-def strips(cut: Cut, place: Place) -> Iterator[Strip]:
+def strips(cut: ChannelsLastCut, place: StripPlace) -> Iterator[Strip]:
     """The strips of a thread, one for each virtual thread, one after the other: side by side, as TVM would have them,
     their sums would be indexed by what is not known when compiling, and leave the registers."""
     rows, columns = cut.rows, cut.columns
@@ -191,7 +191,7 @@ def strips(cut: Cut, place: Place) -> Iterator[Strip]:
                             yield Strip(cut=cut.narrow, place=place, rows=part_h, columns=part_w, w_in_block=in_block)
 
 
-def _strip(cut: Cut, place: Place, numbers: tuple[Expr, Expr], w_in_block: Expr) -> Strip:
+def _strip(cut: ChannelsLastCut, place: StripPlace, numbers: tuple[Expr, Expr], w_in_block: Expr) -> Strip:
     rows, columns = (Stretch.of(axis, strip) for axis, strip in zip((cut.rows, cut.columns), numbers, strict=True))
     return Strip(cut=cut, place=place, rows=rows, columns=columns, w_in_block=w_in_block)
 

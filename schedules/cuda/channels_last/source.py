@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from dwconv.schedules.cuda.channels_last.cut import Cut, ImageCut
-from dwconv.schedules.cuda.channels_last.place import Element, Place, Strip
-from dwconv.schedules.cuda.emit.sliding_sum import SourcePlane
+from dwconv.schedules.cuda.channels_last.cut import ChannelsLastCut, ImageCut
+from dwconv.schedules.cuda.channels_last.place import Element, Strip, StripPlace
+from dwconv.schedules.cuda.emit.sliding_sum import SlidingSource
 from dwconv.schedules.cuda.emit.words import (
     Registers,
     as_one_axis,
@@ -41,13 +41,13 @@ class Source:
     def prepare(self, loaded: Registers) -> None:
         """Before the first ``load``, where rows go by in a loop."""
 
-    def load(self, loaded: Registers, strip: Strip, plane: SourcePlane, row: Expr, *, is_inside: bool) -> None:
+    def load(self, loaded: Registers, strip: Strip, plane: SlidingSource, row: Expr, *, is_inside: bool) -> None:
         """The columns of a row of ``plane`` that the strip reads; of padding, zeros. ``row`` is counted from the origin
         of the strip, a number unless the row ``is_inside`` the image."""
         raise NotImplementedError
 
 
-def source_of(source: Any, cut: Cut, place: Place) -> Source:
+def source_of(source: Any, cut: ChannelsLastCut, place: StripPlace) -> Source:
     return FromPatch(source, cut, place) if cut.stage == "shared" else FromMemory(source)
 
 
@@ -67,7 +67,7 @@ class FromMemory(Source):
         """All rows are inside, and the same columns are padding in each: they stay zero from the beginning."""
         loaded.clear()
 
-    def load(self, loaded: Registers, strip: Strip, plane: SourcePlane, row: Expr, *, is_inside: bool) -> None:
+    def load(self, loaded: Registers, strip: Strip, plane: SlidingSource, row: Expr, *, is_inside: bool) -> None:
         cut, columns = strip.cut, strip.cut.columns
         leftmost = min(columns.reads, default=0)
         row_inside = [] if is_inside else _is_inside(strip.rows.origin + row, cut.rows, row)
@@ -83,7 +83,7 @@ class FromMemory(Source):
                     for lane, value, lanes in of_row(at):
                         loaded.put((slot, lane), value, lanes=lanes)
 
-    def _row(self, strip: Strip, plane: SourcePlane, row: Expr) -> Callable[[Expr], Iterator[tuple[int, Expr, int]]]:
+    def _row(self, strip: Strip, plane: SlidingSource, row: Expr) -> Callable[[Expr], Iterator[tuple[int, Expr, int]]]:
         """Of a row that is counted from the origin of the strip, what is in a column that is: (the first lane, values,
         lanes)."""
         cut, axes = strip.cut, strip.cut.gather.axes
@@ -108,8 +108,8 @@ class FromPatch(Source):
     """The threads of a block copy its patch to shared memory: of the one plane that it meets."""
 
     source: Any
-    cut: Cut
-    place: Place
+    cut: ChannelsLastCut
+    place: StripPlace
     _patch: Any = field(init=False)
 
     def stage(self) -> None:
@@ -148,7 +148,7 @@ class FromPatch(Source):
     def wait(self) -> None:
         wait_for_copies()
 
-    def load(self, loaded: Registers, strip: Strip, plane: SourcePlane, row: Expr, *, is_inside: bool) -> None:
+    def load(self, loaded: Registers, strip: Strip, plane: SlidingSource, row: Expr, *, is_inside: bool) -> None:
         cut, patch, place = self.cut, self.cut.patch, self.place
         h = strip.rows.origin + row - place.block_h * cut.rows.step - patch.rows.first
         w = strip.w_in_block * cut.columns.step - patch.columns.first
@@ -160,7 +160,7 @@ class FromPatch(Source):
                     loaded.put((at - leftmost, lane), self._patch[channels], lanes=lanes)
 
 
-def _channels(cut: Cut, strip_c: Expr, m: Expr, *, offset: Expr = 0) -> Iterator[tuple[int, Expr, int]]:
+def _channels(cut: ChannelsLastCut, strip_c: Expr, m: Expr, *, offset: Expr = 0) -> Iterator[tuple[int, Expr, int]]:
     """The source channels of a strip of channels in vectors: (the first lane, index, lanes)."""
     if cut.fan_in < cut.gather.fan_in:  # every fan_in-th channel
         first = offset + strip_c * cut.strip_kernels + m

@@ -10,7 +10,7 @@ from typing import Any
 
 from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import ITEMSIZE, DType, Workload
-from dwconv.schedules.cuda.channels_last.cut import MOST_FAN_IN, AxisCut, Cut
+from dwconv.schedules.cuda.channels_last.cut import MOST_FAN_IN, AxisCut, ChannelsLastCut
 from dwconv.schedules.cuda.channels_last.estimate import code_size, conflicts, registers_of, work_of
 from dwconv.schedules.cuda.gpu import hardware
 from dwconv.schedules.cuda.gpu.cost import price
@@ -127,10 +127,10 @@ def _rules(workload: Workload, target: CudaTarget) -> list[Rule]:
         ),
         hardware.limit_of_shared(target),
     ]
-    return rules_of(partial(Cut.of, workload), limits)
+    return rules_of(partial(ChannelsLastCut.of, workload), limits)
 
 
-def _can_be_staged(cut: Cut) -> bool:
+def _can_be_staged(cut: ChannelsLastCut) -> bool:
     """Whether the source channels of a block are a whole number of vectors, one for each thread at most, and read."""
     whole = cut.channels.threads * cut.channels.tile * cut.gather.fan_in % cut.gather.fan_out == 0
     lanes = cut.copied_lanes
@@ -179,12 +179,12 @@ class Starts:
     def _ranked(self, configs: Iterable[Config]) -> list[Config]:
         found = []
         for config in dict.fromkeys(configs):
-            cut = Cut.of(self._workload, config)
+            cut = ChannelsLastCut.of(self._workload, config)
             if _suits(cut) and self._space.why_illegal(config) is None:
                 found.append((self._price(cut), config))
         return [config for _, config in sorted(found, key=lambda each: each[0])]
 
-    def _price(self, cut: Cut) -> float:
+    def _price(self, cut: ChannelsLastCut) -> float:
         """The estimated time; less for the lean one of several that take equally long, more for few loads on their way
         and for bank conflicts."""
         found = price(work_of(cut, self._workload, self._target), self._target)
@@ -228,7 +228,7 @@ class Starts:
         return Config(self._space.template, tuple((name, values[name]) for name in self._values))
 
 
-def _suits(cut: Cut) -> bool:
+def _suits(cut: ChannelsLastCut) -> bool:
     """For small kernels, straight code from memory, with enough threads on an SM; for others loops and staging, too."""
     if cut.rows.axis.taps <= FEW_ROWS and (cut.unroll == "kw" or cut.stage == "shared"):
         return False

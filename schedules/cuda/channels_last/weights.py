@@ -10,9 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from dwconv.schedules.cuda.channels_last.cut import Cut
-from dwconv.schedules.cuda.channels_last.place import Place
-from dwconv.schedules.cuda.emit.sliding_sum import SourcePlane
+from dwconv.schedules.cuda.channels_last.cut import ChannelsLastCut
+from dwconv.schedules.cuda.channels_last.place import StripPlace
+from dwconv.schedules.cuda.emit.sliding_sum import SlidingSource
 from dwconv.schedules.cuda.emit.words import Registers, as_one_axis, in_float32, shared, span, turns, unrolled
 from dwconv.schedules.cuda.gpu.hardware import STATIC_SHARED_BYTES
 from dwconv.schedules.emit import Expr, all_of, bind, store, when
@@ -28,35 +28,35 @@ class Weights:
     def load(self) -> None:
         """Done by each thread before it multiplies."""
 
-    def meet(self, plane: SourcePlane) -> None:
+    def meet(self, plane: SlidingSource) -> None:
         """Done by each thread before it multiplies with a plane of the source."""
 
-    def at(self, plane: SourcePlane, kh: Expr, kw: Expr) -> Lane:
+    def at(self, plane: SlidingSource, kh: Expr, kw: Expr) -> Lane:
         """The weights of a tap that meets the plane."""
         raise NotImplementedError
 
 
-def weights_of(w: Any, cut: Cut, place: Place) -> Weights:
+def weights_of(w: Any, cut: ChannelsLastCut, place: StripPlace) -> Weights:
     if cut.weights == "registers":
         return InRegisters(w, cut, place.strip_c * cut.strip_kernels)
     if cut.weights == "shared":
         first, mine = place.block_c * cut.strip_kernels, place.thread_c * cut.strip_kernels
         return InShared(w, cut, first, mine, place.thread)
-    return InPlace(w, cut, place.strip_c * cut.strip_kernels)
+    return WeightsInPlace(w, cut, place.strip_c * cut.strip_kernels)
 
 
 class InRegisters(Weights):
     """A thread's kernels lie one after the other in memory: loaded once, as whole vectors. Of kernels with a depth, the
     part at one tap along it is loaded when that meets a plane."""
 
-    def __init__(self, w: Any, cut: Cut, first: Expr) -> None:
+    def __init__(self, w: Any, cut: ChannelsLastCut, first: Expr) -> None:
         self._w, self._cut, self._first = as_one_axis(w), cut, first
 
     def load(self) -> None:
         if self._cut.gather.depths.taps == 1:
             self._load(0)
 
-    def meet(self, plane: SourcePlane) -> None:
+    def meet(self, plane: SlidingSource) -> None:
         if self._cut.gather.depths.taps > 1:
             self._load(plane.kd)
 
@@ -77,7 +77,7 @@ class InRegisters(Weights):
             for at in unrolled("element", runs * elements):
                 self._kernels[0, 0, at] = in_float32(loaded[0, 0, at])
 
-    def at(self, plane: SourcePlane, kh: Expr, kw: Expr) -> Lane:
+    def at(self, plane: SlidingSource, kh: Expr, kw: Expr) -> Lane:
         return lambda lane: self._kernels[lane, kh, kw]
 
 
@@ -88,7 +88,7 @@ class InShared(Weights):
     Eight neighbouring threads fetch eight neighbouring taps of a kernel, the next eight those of the next kernel."""
 
     w: Any
-    cut: Cut
+    cut: ChannelsLastCut
     first: Expr
     """The first kernel of the block."""
     mine: Expr
@@ -118,7 +118,7 @@ class InShared(Weights):
     def load(self) -> None:
         self._tap = Registers("weight", self.cut.weight_lanes)
 
-    def at(self, plane: SourcePlane, kh: Expr, kw: Expr) -> Lane:
+    def at(self, plane: SlidingSource, kh: Expr, kw: Expr) -> Lane:
         cut = self.cut
         row = plane.kd * cut.rows.axis.taps + kh
         tap = (row * cut.columns.axis.taps + kw) * cut.pitch + self.mine
@@ -135,13 +135,13 @@ TAPS_FETCHED = 8
 
 
 @dataclass
-class InPlace(Weights):
+class WeightsInPlace(Weights):
     """Read from global memory at every use: for kernels that are too large for registers and for shared memory."""
 
     w: Any
-    cut: Cut
+    cut: ChannelsLastCut
     first: Expr
 
-    def at(self, plane: SourcePlane, kh: Expr, kw: Expr) -> Lane:
+    def at(self, plane: SlidingSource, kh: Expr, kw: Expr) -> Lane:
         apart, tap = self.cut.fan_turns, self.cut.gather.axes.index(plane.kd, kh, kw)
         return lambda lane: in_float32(self.w[(self.first + lane * apart + plane.m, *tap)])

@@ -80,7 +80,7 @@ class AnyReach(Reach):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SourcePlane:
+class SlidingSource:
     """One of them."""
 
     m: Expr
@@ -91,11 +91,11 @@ class SourcePlane:
     """Which plane of its channel; 0 in 2-D."""
 
 
-def source_planes(channels: int, depths: Axis, depth: Expr) -> Iterator[SourcePlane]:
+def source_planes(channels: int, depths: Axis, depth: Expr) -> Iterator[SlidingSource]:
     """Those that plane ``depth`` of the result meets in each of ``channels``; no loop is left in 2-D."""
     for m in serial("m", channels):
         for kd, source_depth in planes_met(depths, depth):
-            yield SourcePlane(m=m, kd=kd, depth=source_depth)
+            yield SlidingSource(m=m, kd=kd, depth=source_depth)
 
 
 Pairs = list[tuple[int, int]]
@@ -139,11 +139,11 @@ class SlidingSum(ABC):
         """Where sums start, in float32: the bias, or zero."""
 
     @abstractmethod
-    def weights(self, plane: SourcePlane) -> Registers:
+    def weights(self, plane: SlidingSource) -> Registers:
         """What it is multiplied by, (KH, KW), in float32."""
 
     @abstractmethod
-    def fetch(self, plane: SourcePlane, at: int) -> SourceRow:
+    def fetch(self, plane: SlidingSource, at: int) -> SourceRow:
         """Loads the row at offset ``at`` of a plane; zero where there is none."""
 
     @abstractmethod
@@ -175,7 +175,7 @@ class SlidingSum(ABC):
                 for out, kw in pairs:
                     sums[out_row, out] = sums[out_row, out] + values[column] * weights[kh, kw]
 
-    def _fetched(self, plane: SourcePlane, rows: dict[int, Pairs]) -> Iterator[tuple[int, SourceRow]]:
+    def _fetched(self, plane: SlidingSource, rows: dict[int, Pairs]) -> Iterator[tuple[int, SourceRow]]:
         order = list(rows)
         under_way = [self.fetch(plane, at) for at in order[: self.rows_ahead]]
         for number, at in enumerate(order):

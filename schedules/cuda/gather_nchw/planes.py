@@ -16,8 +16,8 @@ from tvm import s_tir, tirx
 
 from dwconv.schedules.cuda.emit.sliding_sum import (
     Reach,
+    SlidingSource,
     SlidingSum,
-    SourcePlane,
     SourceRow,
     read_row,
     threads_of_planes,
@@ -56,7 +56,7 @@ def schedule_planes(cut: PlanesCut, *, at_a_time: int) -> s_tir.Schedule:
         for block in blocks("block", ceil_div(n * gather.channels, cut.planes)):
             for group, tile, number in threads_of_planes(cut.tiling, cut.layout.neighbours):
                 with blocks_per_sm(at_a_time):
-                    Block(
+                    PlanesBlock(
                         cut=cut, source=as_one_axis(source), w=as_one_axis(w), bias=bias, result=as_one_axis(result),
                         planes=shared("planes", cut.held_elements, dtype=cut.held, dynamic=dynamic),
                         kernels=shared("kernels", cut.planes * cut.kernel_words, dynamic=dynamic),
@@ -67,7 +67,7 @@ def schedule_planes(cut: PlanesCut, *, at_a_time: int) -> s_tir.Schedule:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Block:
+class PlanesBlock:
     """The work of the threads of a block; tensors in global memory have one axis."""
 
     cut: PlanesCut
@@ -100,7 +100,7 @@ class Block:
         barrier()
         self._write_planes()
 
-    def _thread_of(self, each: int) -> Thread:
+    def _thread_of(self, each: int) -> StagedPlaneThread:
         cut, rows, columns = self.cut, self.cut.gather.rows, self.cut.gather.columns
         tiles_h, tiles_w = cut.tiling.tiles_h, cut.tiling.tiles_w
         row, column = self.tile // tiles_w if tiles_h > 1 else 0, self.tile % tiles_w if tiles_w > 1 else 0
@@ -108,7 +108,7 @@ class Block:
         if self.bias is not None:
             plane = self.first_plane + (self.group * cut.thread_planes + each)
             first = bind("first", in_float32(self.bias[plane % cut.gather.channels]))
-        return Thread(
+        return StagedPlaneThread(
             gather=cut.gather, rows_ahead=ROWS_AHEAD, block=self, each=each, first=first,
             rows=Reach(axis=rows, width=cut.tile_h, tiles=tiles_h, index=row),
             columns=Reach(axis=columns, width=cut.tile_w, tiles=tiles_w, index=column),
@@ -207,10 +207,10 @@ def _converted(values: Registers, dtype: str) -> Registers:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Thread(SlidingSum):
+class StagedPlaneThread(SlidingSum):
     """The work of one thread on its ``each``-th plane, with rows that come from shared memory."""
 
-    block: Block
+    block: PlanesBlock
     each: int
     first: Expr
     """Where sums start. It was loaded before the copies."""
@@ -220,7 +220,7 @@ class Thread(SlidingSum):
     def start(self) -> Expr:
         return self.first
 
-    def weights(self, plane: SourcePlane) -> Registers:
+    def weights(self, plane: SlidingSource) -> Registers:
         cut, taps = self.block.cut, self.gather.columns.taps
         start = self.block.group * (cut.thread_planes * cut.kernel_words)
         first = self.each * cut.kernel_words
@@ -233,7 +233,7 @@ class Thread(SlidingSum):
             weights[tap // taps, tap % taps] = values[first + tap - read[0][0]]
         return weights
 
-    def fetch(self, plane: SourcePlane, at: int) -> SourceRow:
+    def fetch(self, plane: SlidingSource, at: int) -> SourceRow:
         held, pitch = self.block.cut.source, self.gather.columns.inputs
         return read_row(
             self.block.planes,

@@ -45,7 +45,7 @@ def schedule_rows(cut: RowsCut) -> s_tir.Schedule:
             for thread_h in threads("thread_h", cut.threads_h, axis="z"):
                 for plane in threads("plane", cut.planes, axis="y"):
                     for thread_w in threads("thread_w", cut.threads_w, axis="x"):
-                        Block(
+                        RowsBlock(
                             cut=cut, source=source, w=w, bias=bias, result=result,
                             staged=shared("staged", cut.shared_bytes // BANK_BYTES, dynamic=dynamic),
                             planes=planes, first_plane=block // (down * across) * cut.planes,
@@ -57,7 +57,7 @@ def schedule_rows(cut: RowsCut) -> s_tir.Schedule:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Block:
+class RowsBlock:
     """The work of a thread of a block."""
 
     cut: RowsCut

@@ -15,7 +15,7 @@ from tvm import s_tir, tirx
 
 from dwconv.problems.workload import Workload
 from dwconv.schedules.any_size import AnyAxis, any_axes, channels_of, of_any_width
-from dwconv.schedules.cuda.emit.sliding_sum import AnyReach, Reach, SlidingSum, SourcePlane, SourceRow
+from dwconv.schedules.cuda.emit.sliding_sum import AnyReach, Reach, SlidingSource, SlidingSum, SourceRow
 from dwconv.schedules.cuda.emit.words import (
     Registers,
     argument,
@@ -59,7 +59,7 @@ def schedule_strips(workload: Workload, cut: StripCut) -> s_tir.Schedule:
         for image, channel, depth, row, column in places:
             for version in of_any_width(cut, widths):
                 least = version.result_lanes
-                Thread(
+                StripsThread(
                     gather=gather, cut=version, source=source, w=w, bias=bias, result=result,
                     image=image, channel=channel, depth=depth,
                     rows=_reach(gather.rows, cut.tile_h, row, tiles=cut.row_tiles),
@@ -133,7 +133,7 @@ def _reach(axis: Axis, width: int, index: Expr, *, tiles: int, least: int = 1) -
 
 
 @dataclass(frozen=True, kw_only=True)
-class Thread(SlidingSum):
+class StripsThread(SlidingSum):
     """The work of one thread, with rows that come from global memory."""
 
     cut: StripCut
@@ -150,7 +150,7 @@ class Thread(SlidingSum):
             return zero("float32")
         return bind("first", in_float32(self.bias[self.channel]))
 
-    def weights(self, plane: SourcePlane) -> Registers:
+    def weights(self, plane: SlidingSource) -> Registers:
         weights = Registers("weight", self.gather.rows.taps, self.gather.columns.taps)
         number = self.channel * self.gather.fan_in + plane.m
         for kh in range(self.gather.rows.taps):
@@ -158,7 +158,7 @@ class Thread(SlidingSum):
                 weights[kh, kw] = in_float32(self.w[(number, *self.gather.axes.index(plane.kd, kh, kw))])
         return weights
 
-    def fetch(self, plane: SourcePlane, at: int) -> SourceRow:
+    def fetch(self, plane: SlidingSource, at: int) -> SourceRow:
         channel = self.channel // self.gather.fan_out * self.gather.fan_in + plane.m
         index = self.gather.axes.index(plane.depth, self.rows.source(at))
         row = Row.of(self.source, (self.image, channel, *index), self.columns.source(0), lanes=self.cut.source_lanes)

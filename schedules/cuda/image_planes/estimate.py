@@ -24,7 +24,7 @@ COPY, COPY_OUT = 3.5, 6
 
 
 @dataclass(frozen=True, kw_only=True)
-class ThreadWork:
+class PlanesWork:
     """What a thread does."""
 
     products: int
@@ -52,7 +52,7 @@ def vectors_of(rows: tuple[int, ...], columns: tuple[int, ...], *, pitch: int, l
 
 
 @lru_cache(maxsize=4096)
-def thread_work(cut: ImagePlanes) -> ThreadWork:
+def thread_work(cut: ImagePlanes) -> PlanesWork:
     """Of both gradients a product is two, and a pixel of the tile is read and written."""
     halves, of_both = ITEMSIZE[cut.workload.dtype] == 2, isinstance(cut, BackwardCut)
     rows = cut.rows.tile_reads(cut.tile_h, tiles=cut.tiling.tiles_h)
@@ -78,7 +78,7 @@ def thread_work(cut: ImagePlanes) -> ThreadWork:
     zeros = cut.thread_planes * beyond * len(columns) // cut.met.lanes if cut.tiling.tiles_h > 1 else 0
     converted = cut.thread_planes * (len(rows) * len(columns) + (1 + of_both) * pixels) if halves else 0
     products, accesses = (1 + of_both) * products, cut.thread_planes * vectors
-    return ThreadWork(
+    return PlanesWork(
         products=products,
         accesses=accesses,
         instructions_of_image=products + accesses + converted + zeros + copied + bookkeeping,

@@ -17,7 +17,7 @@ from typing import Any
 
 from tvm import s_tir, tirx
 
-from dwconv.schedules.cuda.emit.sliding_sum import Pairs, SlidingSum, SourcePlane, SourceRow, threads_of_planes
+from dwconv.schedules.cuda.emit.sliding_sum import Pairs, SlidingSource, SlidingSum, SourceRow, threads_of_planes
 from dwconv.schedules.cuda.emit.split_sum import add_parts
 from dwconv.schedules.cuda.emit.words import (
     Registers,
@@ -32,7 +32,7 @@ from dwconv.schedules.cuda.emit.words import (
     zero,
 )
 from dwconv.schedules.cuda.image_planes.cut import BackwardCut, ImagePlanes
-from dwconv.schedules.cuda.image_planes.thread import PlanesThread, StagedPlanes
+from dwconv.schedules.cuda.image_planes.thread import PlanesThread, StagedTensor
 from dwconv.schedules.emit import BATCH, Expr, all_of, bind, kernel, least, store, when
 from dwconv.schedules.gather import Gather
 
@@ -61,8 +61,8 @@ def schedule_images(cut: ImagePlanes, *, at_a_time: int) -> s_tir.Schedule:
                 with blocks_per_sm(at_a_time):
                     thread = thread_of.made(
                         tensors, cut=cut, batch=n, unit=unit, tile=tile, number=number,
-                        x=StagedPlanes.of("x", tensors["x"], cut.tiled if cut.writes else cut.met, cut),
-                        dy=StagedPlanes.of("dy", tensors["dy"], cut.met if cut.writes else cut.tiled, cut),
+                        x=StagedTensor.of("x", tensors["x"], cut.tiled if cut.writes else cut.met, cut),
+                        dy=StagedTensor.of("dy", tensors["dy"], cut.met if cut.writes else cut.tiled, cut),
                         sums=Registers("sums", cut.thread_planes, cut.sums_of_channel),
                         part=block // cut.channel_blocks, first_channel=block % cut.channel_blocks * cut.planes,
                     )  # fmt: skip
@@ -145,7 +145,7 @@ class BackwardThread(PlanesThread):
         rows, columns = self.reach
         dy_start, x_start = self.starts(self.dy, self.x, turn)
         for each in range(self.cut.thread_planes):
-            Plane(
+            OnePlaneThread(
                 gather=Gather.of(self.cut.workload), rows=rows, columns=columns, rows_ahead=ROWS_AHEAD,
                 thread=self, each=each, dy_start=dy_start, x_start=x_start,
             ).sum()  # fmt: skip
@@ -154,7 +154,7 @@ class BackwardThread(PlanesThread):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plane(SlidingSum):
+class OnePlaneThread(SlidingSum):
     """The work of one thread on its ``each``-th plane of an image."""
 
     thread: BackwardThread
@@ -167,10 +167,10 @@ class Plane(SlidingSum):
     def start(self) -> Expr:
         return zero("float32")
 
-    def weights(self, plane: SourcePlane) -> Registers:
+    def weights(self, plane: SlidingSource) -> Registers:
         return self.thread.weights[self.each]
 
-    def fetch(self, plane: SourcePlane, at: int) -> SourceRow:
+    def fetch(self, plane: SlidingSource, at: int) -> SourceRow:
         return self.thread.met_row(self.thread.dy, at, start=self.dy_start, each=self.each)
 
     def multiply(self, values: dict[int, Expr], weights: Registers, sums: Registers, met: Pairs) -> None:

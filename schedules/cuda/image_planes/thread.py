@@ -33,7 +33,7 @@ from dwconv.schedules.emit import Expr, all_of, bind, serial, store, when
 
 
 @dataclass(frozen=True, kw_only=True)
-class StagedPlanes:
+class StagedTensor:
     """A tensor: in global memory, and the planes of some turns in shared memory, image after image."""
 
     elements: Any
@@ -41,7 +41,7 @@ class StagedPlanes:
     held: HeldPlanes
 
     @classmethod
-    def of(cls, name: str, elements: Any, held: HeldPlanes, cut: ImagePlanes) -> StagedPlanes:
+    def of(cls, name: str, elements: Any, held: HeldPlanes, cut: ImagePlanes) -> StagedTensor:
         dynamic = cut.shared_bytes > STATIC_SHARED_BYTES
         room = cut.pipeline * cut.images * cut.planes * held.pitch
         planes = shared(f"{name}_planes", room, dtype=elements.dtype, dynamic=dynamic)
@@ -57,8 +57,8 @@ class PlanesThread(ABC):
     the number of one of its channels."""
 
     cut: ImagePlanes
-    x: StagedPlanes
-    dy: StagedPlanes
+    x: StagedTensor
+    dy: StagedTensor
     sums: Registers
     batch: Expr
     part: Expr
@@ -157,7 +157,7 @@ class PlanesThread(ABC):
                         copy_async(tensor.planes, place, tensor.elements, start, elements=lanes, valid=exists)
         commit_copies()
 
-    def write_planes(self, tensor: StagedPlanes, into: Any, turn: Expr) -> None:
+    def write_planes(self, tensor: StagedTensor, into: Any, turn: Expr) -> None:
         """To global memory, what has taken the place of a tensor's planes."""
         lanes, first_image = tensor.held.copied_lanes, bind("first_image", self.first_image(turn))
         for copy in range(self.cut.copies(tensor.held)):
@@ -166,7 +166,7 @@ class PlanesThread(ABC):
                     store(into, tensor.planes[span(place, lanes)], span(start, lanes))
 
     def _vector(
-        self, tensor: StagedPlanes, first_image: Expr, turn: Expr, copy: int
+        self, tensor: StagedTensor, first_image: Expr, turn: Expr, copy: int
     ) -> Iterator[tuple[Expr, Expr, Expr]]:
         """One of those that the threads share out, if this one has it: where it stands in global memory and in shared,
         and whether there are such an image and such a channel."""
@@ -180,7 +180,7 @@ class PlanesThread(ABC):
             within = cut.full or at < (channels - self.first_channel) * held.elements
             yield start + at, self.stage(tensor, turn) + held.place(item), all_of(exists, within)
 
-    def stage(self, tensor: StagedPlanes, turn: Expr) -> Expr:
+    def stage(self, tensor: StagedTensor, turn: Expr) -> Expr:
         cut = self.cut
         return turn % cut.pipeline * (cut.images * cut.planes * tensor.held.pitch) if cut.pipeline > 1 else 0
 
@@ -196,7 +196,7 @@ class PlanesThread(ABC):
             Reach(axis=cut.columns, width=cut.tile_w, tiles=tiling.tiles_w, index=column),
         )
 
-    def starts(self, met: StagedPlanes, tiled: StagedPlanes, turn: Expr) -> tuple[Expr, Expr]:
+    def starts(self, met: StagedTensor, tiled: StagedTensor, turn: Expr) -> tuple[Expr, Expr]:
         """Where its tile begins in shared memory in both tensors, a multiple of the vectors in which it reads."""
         (rows, columns), found = self.reach, []
         for tensor, down, across in (
@@ -209,13 +209,13 @@ class PlanesThread(ABC):
             found.append(keep("start", start // held.lanes) * held.lanes)
         return found[0], found[1]
 
-    def met_row(self, met: StagedPlanes, at: int, *, start: Expr, each: int) -> SourceRow:
+    def met_row(self, met: StagedTensor, at: int, *, start: Expr, each: int) -> SourceRow:
         """The row at offset ``at`` of what its tile meets; zero where there is nothing."""
         rows, columns = self.reach
         first = start, each * met.held.pitch + at * columns.axis.inputs
         return self._row(met, list(columns.live_reads()), first, rows.reads(at), columns.reads)
 
-    def tile_row(self, tiled: StagedPlanes, row: int, *, start: Expr, each: int) -> dict[int, Expr]:
+    def tile_row(self, tiled: StagedTensor, row: int, *, start: Expr, each: int) -> dict[int, Expr]:
         """A row of its tile in float32, by column; zero where there is nothing."""
         rows, columns = self.reach
         wanted = [column for column in range(columns.width) if columns.writes(column) is not False]
@@ -224,7 +224,7 @@ class PlanesThread(ABC):
         return read.in_float32({column: [] for column in wanted})
 
     def _row(
-        self, tensor: StagedPlanes, wanted: list[int], first: tuple[Expr, int], has_row: Expr, has: Callable[..., Expr]
+        self, tensor: StagedTensor, wanted: list[int], first: tuple[Expr, int], has_row: Expr, has: Callable[..., Expr]
     ) -> SourceRow:
         is_split = self.cut.tiling.tiles_w > 1
 

@@ -44,7 +44,7 @@ from dwconv.schedules.emit import BATCH, Expr, all_of, bind, ceil_div, inside, k
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sums:
+class MatrixSums:
     """Matrices of 16 × 8, four sums of each in a lane."""
 
     cut: ToeplitzGradientCut
@@ -54,7 +54,7 @@ class Sums:
     """For every pair of kernel rows and unit of dy: the odd unit of x, for one of them and then for the other."""
 
     @classmethod
-    def of(cls, cut: ToeplitzGradientCut) -> Sums:
+    def of(cls, cut: ToeplitzGradientCut) -> MatrixSums:
         of_rows = Registers("sum", cut.group_kh, cut.units_w, cut.matrices, 4) if cut.matrices else None
         of_pairs = Registers("sum_of_pair", -(-cut.group_kh // 2), cut.units_w, 4) if cut.has_odd_unit else None
         for each in filter(None, (of_rows, of_pairs)):
@@ -106,7 +106,7 @@ def schedule_diagonals(cut: ToeplitzGradientCut, *, at_a_time: int) -> s_tir.Sch
                         with blocks_per_sm(at_a_time):
                             dynamic, size = cut.shared_bytes > STATIC_SHARED_BYTES, cut.waiting_elements
                             waiting = shared("waiting", size, dtype=cut.dtype, dynamic=dynamic) if size else None
-                            Block(
+                            ToeplitzGradientBlock(
                                 cut=cut, n=n, x=x, dy=dy, into=totals if partial is None else [partial, partial],
                                 staged=shared("staged", cut.elements, dtype=cut.dtype, dynamic=dynamic),
                                 waiting=waiting,
@@ -124,7 +124,7 @@ def schedule_diagonals(cut: ToeplitzGradientCut, *, at_a_time: int) -> s_tir.Sch
 
 
 @dataclass(frozen=True, kw_only=True)
-class Block:
+class ToeplitzGradientBlock:
     """The work of the threads of a block."""
 
     cut: ToeplitzGradientCut
@@ -154,7 +154,7 @@ class Block:
 
     def sum(self) -> None:
         cut = self.cut
-        sums = Sums.of(cut)
+        sums = MatrixSums.of(cut)
         bias = Registers.zeros("bias_sum", 4) if cut.workload.bias else None
         items = ceil_div(self.n, cut.images) * cut.blocks_h
         items = tirx.truncdiv(items - self.part + (cut.split_n - 1), cut.split_n)  # of the block
@@ -252,7 +252,7 @@ class Block:
 
     # -- products ------------------------------------------------------------------------------------------------------
 
-    def _add(self, sums: Sums, bias: Registers | None, x: Maps, dy: Maps) -> None:
+    def _add(self, sums: MatrixSums, bias: Registers | None, x: Maps, dy: Maps) -> None:
         cut = self.cut
         for number in serial("product", cut.products_of_warp):
             product = self.warp_w * cut.products_of_warp + number
@@ -278,7 +278,7 @@ class Block:
         for row, of in itertools.product(range(self.cut.tile_h), range(self.cut.units_w)):
             self._multiply(bias, (), [ones] * 4, gradients, row, of)
 
-    def _add_rows(self, sums: Sums, gradients: Registers, x: Maps, unit: Expr) -> None:
+    def _add_rows(self, sums: MatrixSums, gradients: Registers, x: Maps, unit: Expr) -> None:
         """Rows of x, each times all rows of dy that it meets."""
         cut, lane = self.cut, self.lane
         row_of_lane, unit_of_lane = lane % ROWS, lane // ROWS
@@ -337,7 +337,7 @@ class Block:
 
     # -- results -------------------------------------------------------------------------------------------------------
 
-    def _add_diagonals(self, sums: Sums) -> None:
+    def _add_diagonals(self, sums: MatrixSums) -> None:
         """Adds up the diagonals of all warps of a group, one kernel row of each group after the other: always in the
         order of the warps and columns."""
         cut, taps_h, taps_w = self.cut, self.cut.rows.taps, self.cut.columns.taps

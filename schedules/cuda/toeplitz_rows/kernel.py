@@ -64,7 +64,7 @@ def schedule_products(cut: ToeplitzCut, *, at_a_time: int) -> s_tir.Schedule:
                     for warp in threads("warp", cut.warps_h * cut.warps_w, axis="y"):
                         for lane in threads("lane", WARP):
                             with blocks_per_sm(at_a_time):
-                                Block(
+                                ToeplitzRowsBlock(
                                     cut=cut, n=n, source=source, w=w, bias=bias, result=result,
                                     staged=shared("staged", cut.shared_elements, dtype=cut.dtype, dynamic=dynamic),
                                     first_image=images * cut.images,
@@ -80,7 +80,7 @@ def schedule_products(cut: ToeplitzCut, *, at_a_time: int) -> s_tir.Schedule:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Block:
+class ToeplitzRowsBlock:
     """The work of a thread of a block."""
 
     cut: ToeplitzCut
@@ -134,7 +134,7 @@ class Block:
         barrier()
         self._write()
 
-    def _in_turns(self) -> Iterator[Block]:
+    def _in_turns(self) -> Iterator[ToeplitzRowsBlock]:
         for turn in serial("turn_c", self.cut.turns_c):
             yield replace(self, plane=self.plane + turn * self.cut.warps_c)
 

@@ -23,7 +23,7 @@ Pixel = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class Load:
+class VectorLoad:
     """One vector of a row: ``lanes`` elements from ``first`` on, of which ``pixels`` are wanted."""
 
     first: int
@@ -44,7 +44,7 @@ class Load:
         return channel - place
 
 
-def loads(columns: Sequence[int], *, channels: int, pitch: int, vector: int) -> list[Load]:
+def loads(columns: Sequence[int], *, channels: int, pitch: int, vector: int) -> list[VectorLoad]:
     """The fewest loads that bring ``channels`` of each of ``columns``, each as narrow as it can be.
 
     Pixels of a row lie ``pitch`` elements apart; a load is aligned, and of at most ``vector`` elements."""
@@ -54,7 +54,7 @@ def loads(columns: Sequence[int], *, channels: int, pitch: int, vector: int) -> 
             element = column * pitch + channel
             wanted.setdefault(element // vector, {})[column, channel] = element
     return [
-        Load(first, lanes, tuple((pixel, element - first) for pixel, element in elements.items()))
+        VectorLoad(first, lanes, tuple((pixel, element - first) for pixel, element in elements.items()))
         for elements in wanted.values()
         for first, lanes in least_vectors(elements.values(), vector)
     ]
@@ -128,12 +128,12 @@ class WeightGradientCut:
         return self.columns.live_reads(0, self.tile_w) if one_place else self.columns.reads(self.tile_w)
 
     @cached_property
-    def x_loads(self) -> list[Load]:
+    def x_loads(self) -> list[VectorLoad]:
         pitch = self.workload.channels if self.channel_last else 1
         return loads(list(self.column_reads), channels=self.x_channels, pitch=pitch, vector=self.x_vector)
 
     @cached_property
-    def dy_loads(self) -> list[Load]:
+    def dy_loads(self) -> list[VectorLoad]:
         pitch = self.workload.out_channels if self.channel_last else 1
         return loads(range(self.tile_w), channels=self.vector_c, pitch=pitch, vector=self.dy_vector)
 

@@ -19,8 +19,8 @@ from tvm import s_tir, tirx
 from dwconv.schedules.any_size import any_axes, channels_of, of_any_width
 from dwconv.schedules.cuda.emit.split_sum import add_parts
 from dwconv.schedules.cuda.emit.words import Registers, argument, as_one_axis, in_float32, keep, span, zero
-from dwconv.schedules.cuda.weight_gradient.cut import Load, Pixel, WeightGradientCut
-from dwconv.schedules.cuda.weight_gradient.place import Place, Tile, threads_of
+from dwconv.schedules.cuda.weight_gradient.cut import Pixel, VectorLoad, WeightGradientCut
+from dwconv.schedules.cuda.weight_gradient.place import Tile, WgradPlace, threads_of
 from dwconv.schedules.emit import BATCH, Expr, all_of, bind, divided, inside, is_number, kernel, serial, when
 from dwconv.schedules.taps import HEIGHT, WIDTH, Axes, inputs_beyond
 
@@ -92,7 +92,7 @@ class Edge:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Operand:
+class WgradOperand:
     """x or dy."""
 
     name: str
@@ -105,7 +105,7 @@ class Operand:
     loaded: Registers
     """Where a thread takes the widest of its vectors apart."""
 
-    def seen_from(self, rows: Edge, columns: Edge, *, image: Expr, depth: Expr, channel: Expr) -> Source:
+    def seen_from(self, rows: Edge, columns: Edge, *, image: Expr, depth: Expr, channel: Expr) -> TileSource:
         plane, pitch = rows.size * columns.size, self.channels if self.channel_last else 1
         volume = self.depths * plane
         first = depth * (plane * pitch) + (channel if self.channel_last else channel * volume)
@@ -117,14 +117,14 @@ class Operand:
         row = columns.size * pitch
         if not (self.channel_last or is_number(row)):
             row = keep("row", tirx.truncdiv(row, vector)) * vector
-        return Source(operand=self, at=at, rows=rows, columns=columns, pitch=pitch, row=row)
+        return TileSource(operand=self, at=at, rows=rows, columns=columns, pitch=pitch, row=row)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Source:
+class TileSource:
     """x or dy, seen from the first pixel of a tile."""
 
-    operand: Operand
+    operand: WgradOperand
     at: Expr
     """The element of that pixel."""
     rows: Edge
@@ -134,7 +134,7 @@ class Source:
     row: Expr
     """From one row to the next."""
 
-    def pixels(self, load: Load, *, row: int, condition: Expr) -> dict[Pixel, Expr]:
+    def pixels(self, load: VectorLoad, *, row: int, condition: Expr) -> dict[Pixel, Expr]:
         """Those of a row's vector, in float32; zero where ``condition`` does not hold."""
         name, loaded = self.operand.name, self.operand.loaded
         value = self.operand.elements[span(self.at + self._offset(load, row), load.lanes)]
@@ -145,7 +145,7 @@ class Source:
         loaded.put(0, value, lanes=load.lanes)
         return {pixel: bind(name, loaded.in_float32(place)) for pixel, place in load.pixels}
 
-    def _offset(self, load: Load, row: int) -> Expr:
+    def _offset(self, load: VectorLoad, row: int) -> Expr:
         if is_number(self.pitch):
             return row * self.row + load.first
         return (row * self.columns.size + load.column) * self.pitch + load.channel
@@ -157,16 +157,16 @@ class Reader:
 
     cut: WeightGradientCut
     axes: Axes
-    x: Operand
-    dy: Operand
+    x: WgradOperand
+    dy: WgradOperand
 
     @classmethod
     def of(cls, cut: WeightGradientCut, axes: Axes, x: Any, dy: Any, *, channels: tuple[Expr, Expr]) -> Reader:
         """To be made by each thread: it has registers."""
 
-        def operand(name: str, elements: Any, channels: Expr, depths: Expr, vector: int) -> Operand:
+        def operand(name: str, elements: Any, channels: Expr, depths: Expr, vector: int) -> WgradOperand:
             loaded = Registers(name, vector, dtype=cut.workload.dtype)
-            return Operand(
+            return WgradOperand(
                 name=name, elements=elements, channels=channels, depths=depths, channel_last=cut.channel_last,
                 loaded=loaded,
             )  # fmt: skip
@@ -178,7 +178,7 @@ class Reader:
             operand("dy", dy, channels[1], axes.depths.outputs, cut.dy_vector),
         )
 
-    def add_tile(self, sums: Registers, place: Place, tile: Tile) -> None:
+    def add_tile(self, sums: Registers, place: WgradPlace, tile: Tile) -> None:
         """Where in 3-D the tap along the depth meets padding, the sum of dy alone is left to be added."""
         depths = self.axes.depths
         image, depth = divided(tile[0], depths.outputs)
@@ -194,7 +194,9 @@ class Reader:
             with when(not is_met if isinstance(is_met, bool) else tirx.Not(is_met)):
                 self._add_plane(sums, place, tile, (image, depth, None))
 
-    def _add_plane(self, sums: Registers, place: Place, tile: Tile, planes: tuple[Expr, Expr, Expr | None]) -> None:
+    def _add_plane(
+        self, sums: Registers, place: WgradPlace, tile: Tile, planes: tuple[Expr, Expr, Expr | None]
+    ) -> None:
         """``planes``: the image, that of dy, and that of x; None: there is no such plane."""
         cut, rows, columns = self.cut, self.axes.rows, self.axes.columns
         image, depth, x_depth = planes
@@ -233,7 +235,7 @@ class Reader:
             )
             self._add_rows(sums, x, dy)
 
-    def _add_rows(self, sums: Registers, x: Source, dy: Source) -> None:
+    def _add_rows(self, sums: Registers, x: TileSource, dy: TileSource) -> None:
         skip, met = self.cut.edge == "skip", self.cut.column_reads
         multiplier, lanes = self.cut.workload.multiplier, self.cut.vector_c
         gradient: dict[int, dict[Pixel, Expr]] = {}
@@ -254,7 +256,7 @@ class Reader:
             for row in sorted(set(range(self.cut.unroll_h)) - gradient.keys()):  # those that meet padding alone
                 self._gradient_row(sums, dy, row)
 
-    def _gradient_row(self, sums: Registers, dy: Source, row: int) -> dict[Pixel, Expr]:
+    def _gradient_row(self, sums: Registers, dy: TileSource, row: int) -> dict[Pixel, Expr]:
         """A row of dy, which the gradient of the bias sums up, too."""
         found: dict[Pixel, Expr] = {}
         for load in self.cut.dy_loads:

@@ -18,7 +18,7 @@ Tile = tuple[Expr, Expr, Expr]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
+class WgradPlace:
     """One thread, and what it owns."""
 
     cut: WeightGradientCut
@@ -120,7 +120,7 @@ class Place:
                         store(into, sums[self.cut.sums_of_channel - 1, c].astype(into.dtype), start + self.channel + c)
 
 
-def threads_of(cut: WeightGradientCut, channels: Expr) -> Iterator[Place]:
+def threads_of(cut: WeightGradientCut, channels: Expr) -> Iterator[WgradPlace]:
     """All threads of all blocks. NHWC: neighbouring threads own neighbouring channels; NCHW: neighbouring tiles."""
     channel_blocks, parts, group_blocks = cut.blocks
     if not is_number(channels):
@@ -133,7 +133,7 @@ def threads_of(cut: WeightGradientCut, channels: Expr) -> Iterator[Place]:
                     for x in threads("x", across):
                         lane, mate = (x, y) if cut.channel_last else (y, x)
                         with blocks_per_sm(cut.blocks_per_sm):
-                            yield Place(
+                            yield WgradPlace(
                                 cut=cut,
                                 channels=channels,
                                 part=block // channel_blocks,
