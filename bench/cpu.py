@@ -36,7 +36,7 @@ from dwconv.commands.command_line import ArgumentParser, from_0, whole
 from dwconv.errors import WorkerCannotStart, WorkerError
 from dwconv.measure.clock.timing import Caches
 from dwconv.measure.limits import with_limits
-from dwconv.measure.runner import Workers
+from dwconv.measure.runner import WorkerProcesses
 from dwconv.problems.target import CpuTarget, Target, cpu_target, pack_target
 from dwconv.problems.workload import DTYPES, LAYOUTS, Workload
 from dwconv.records.database import Database
@@ -138,7 +138,7 @@ def tune(
     if not untuned or not seconds:
         return
     budget = Budget(trials=None, seconds=seconds, patience=None)
-    with Workers(target, jobs=os.cpu_count() or 1, caches=caches) as workers:
+    with WorkerProcesses(target, jobs=os.cpu_count() or 1, caches=caches) as workers:
         for number, workload in enumerate(untuned, 1):
             print(f"tuning {workload.key}, {number} of {len(untuned)}", flush=True)
             tune_workload(workload, target, log=log, plan=SearchPlan(known=known, workers=workers), budget=budget)

@@ -18,7 +18,7 @@ from bench.cases import CPU_LAYERS, Layer
 from bench.results import MachineWatch, add_out_argument, write_results
 from dwconv.commands.command_line import ArgumentParser, from_0, whole
 from dwconv.measure.limits import with_limits
-from dwconv.measure.runner import LocalRunner, Workers
+from dwconv.measure.runner import LocalRunner, WorkerProcesses
 from dwconv.problems.target import CpuTarget, cpu_target
 from dwconv.problems.workload import LAYOUTS, Workload
 from dwconv.records.log import TuningLog
@@ -56,7 +56,7 @@ def command(argv: Sequence[str] | None) -> int:
     ]
     rows: list[dict[str, Any]] = []
     print(_HEAD, flush=True)
-    with Workers(target, jobs=os.cpu_count() or 1) as workers:
+    with WorkerProcesses(target, jobs=os.cpu_count() or 1) as workers:
         for layer, workload in chosen:
             row = _compared(layer, workload, target, arguments, workers, ends_s=ends_s)
             if row is None:
@@ -77,7 +77,7 @@ def _compared(
     workload: Workload,
     target: CpuTarget,
     arguments: argparse.Namespace,
-    workers: Workers,
+    workers: WorkerProcesses,
     *,
     ends_s: float,
 ) -> dict[str, Any] | None:

@@ -25,7 +25,7 @@ from dwconv.dispatch.advantage import beats_pytorch, is_safe
 from dwconv.errors import say
 from dwconv.measure.comparisons import Comparisons
 from dwconv.measure.limits import with_limits
-from dwconv.measure.runner import LocalRunner, Workers
+from dwconv.measure.runner import LocalRunner, WorkerProcesses
 from dwconv.problems.layer_files import Layer, shipped_networks
 from dwconv.problems.target import CpuTarget, cpu_target
 from dwconv.problems.workload import PASSES, Layout, Pass, Workload
@@ -115,7 +115,7 @@ def command(argv: Sequence[str] | None) -> int:
     held_out = Held(records=known, portfolio=make_portfolio(known, networks))
     chosen = draws(networks, count=arguments.draws, seed=arguments.seed)[: arguments.first]
     rows: list[dict[str, Any]] = []
-    with Workers(target, jobs=os.cpu_count() or 1) as workers:
+    with WorkerProcesses(target, jobs=os.cpu_count() or 1) as workers:
         print(_HEAD, flush=True)
         for draw in chosen:
             best = _searched(draw.workload, target, arguments, workers)
@@ -142,7 +142,7 @@ def _without(database: Database, device: str) -> list[TuningRecord]:
 
 
 def _searched(
-    workload: Workload, target: CpuTarget, arguments: argparse.Namespace, workers: Workers
+    workload: Workload, target: CpuTarget, arguments: argparse.Namespace, workers: WorkerProcesses
 ) -> TuningRecord | None:
     """The best of a search, from its log if it is known there; None if nothing worked."""
     log = TuningLog(arguments.logs / f"{target.device}-untuned.jsonl")
@@ -153,7 +153,9 @@ def _searched(
     return tune_workload(workload, target, log=log, budget=budget, plan=SearchPlan(workers=workers)).best
 
 
-def _row(draw: Draw, searched: TuningRecord, target: CpuTarget, held_out: Held, workers: Workers) -> dict[str, Any]:
+def _row(
+    draw: Draw, searched: TuningRecord, target: CpuTarget, held_out: Held, workers: WorkerProcesses
+) -> dict[str, Any]:
     """The winner of the search, what is predicted, and the winner of the race, timed side by side."""
     workload = draw.workload
     guess = expected(workload, target, held_out.records, portfolio=held_out.portfolio)

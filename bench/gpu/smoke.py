@@ -18,7 +18,7 @@ from bench.gpu.worker import GpuFailure, GpuWorker
 from dwconv.errors import DwconvError, one_line
 from dwconv.kernels import nvrtc
 from dwconv.measure.requests import LOAD, MeasureSetup
-from dwconv.measure.runner import Workers
+from dwconv.measure.runner import WorkerProcesses
 from dwconv.problems.target import Target
 from dwconv.problems.workload import LAYOUTS, PASSES, DType, Workload
 from dwconv.schedules.template import Candidate, templates_for
@@ -43,7 +43,7 @@ def smoke_stage(run: Run, *, load: str = LOAD, sizes: MeasureLimits | None = Non
     """The run fails if no template is right."""
     setup = MeasureSetup(target=run.target, load=load)
     with (
-        Workers(run.target, jobs=run.jobs) as workers,
+        WorkerProcesses(run.target, jobs=run.jobs) as workers,
         GpuWorker("bench.gpu.smoke:FirstContact", setup, here=run.one_process) as gpu,
     ):
         workers.builders.start()
@@ -65,7 +65,7 @@ def _seen(gpu: GpuWorker, run: Run) -> dict[str, str]:
     return seen
 
 
-def _templates(run: Run, *, workers: Workers, gpu: GpuWorker) -> tuple[int, int]:
+def _templates(run: Run, *, workers: WorkerProcesses, gpu: GpuWorker) -> tuple[int, int]:
     """(right, all) candidates: each template once in each type."""
     candidates: dict[tuple[str, str], Candidate] = {}
     for workload in small_odd_workloads():

@@ -10,7 +10,7 @@ from typing import Any
 from bench.gpu.run import Ended, Run, of_all, say
 from dwconv.errors import DwconvError, EnvironmentFailure, LogError, NoTemplate, WorkerCannotStart
 from dwconv.measure.building import BUILD_FOR_RACE
-from dwconv.measure.runner import Workers
+from dwconv.measure.runner import WorkerProcesses
 from dwconv.problems.workload import Workload
 from dwconv.records.database import Database
 from dwconv.tuner.race import race
@@ -41,7 +41,9 @@ def race_untuned(workloads: Iterable[Workload], run: Run, *, stage: str, seconds
     """Time the likely configurations of each workload of which nothing is known, beside PyTorch's op, as
     ``dwconv.convert`` does; after ``seconds`` none begins."""
     known = Database.load([run.log.path])
-    with Workers(run.target, jobs=run.jobs, build=BUILD_FOR_RACE) as workers:  # they start with the first comparison
+    with WorkerProcesses(
+        run.target, jobs=run.jobs, build=BUILD_FOR_RACE
+    ) as workers:  # they start with the first comparison
         counts = dict.fromkeys(workloads, 1)
         raced = race(counts, run.target, log=run.log, seconds=seconds, known=known, workers=workers)
     say(stage, f"{raced}{f'; {raced.problem}' if raced.problem else ''}")
@@ -50,7 +52,7 @@ def race_untuned(workloads: Iterable[Workload], run: Run, *, stage: str, seconds
 def tune_all(workloads: Sequence[Workload], run: Run) -> None:
     """Tune as many as there is time for. Raises WorkerCannotStart, EnvironmentFailure and LogError: then nothing else
     could be tuned either."""
-    with Workers(run.target, jobs=run.jobs) as workers:
+    with WorkerProcesses(run.target, jobs=run.jobs) as workers:
         for position, workload in enumerate(workloads):
             seconds = min(MOST_S, max(LEAST_S, run.pace.left_s / (len(workloads) - position) - BESIDE_S))
             if run.pace.left_s < seconds + BESIDE_S:
@@ -60,7 +62,7 @@ def tune_all(workloads: Sequence[Workload], run: Run) -> None:
             say("tune", f"{workload.key}: {_in_words(answer)}")
 
 
-def _tuned(workload: Workload, run: Run, *, seconds: float, workers: Workers) -> dict[str, Any]:
+def _tuned(workload: Workload, run: Run, *, seconds: float, workers: WorkerProcesses) -> dict[str, Any]:
     budget, plan = Budget(trials=None, seconds=seconds), SearchPlan(workers=workers)
     try:
         result = tune_workload(workload, run.target, log=run.log, budget=budget, plan=plan)

@@ -21,7 +21,7 @@ from dwconv.kernels.artifact import Artifact
 from dwconv.kernels.entry import message
 from dwconv.measure.processes.worker import locate
 from dwconv.measure.requests import LOAD, MeasureSetup
-from dwconv.measure.runner import Workers
+from dwconv.measure.runner import WorkerProcesses
 from dwconv.measure.verify.bare_kernel import LoadedKernel
 from dwconv.measure.verify.cases import Case, make_case
 from dwconv.measure.verify.verify import verify
@@ -62,7 +62,7 @@ def verify_stage(run: Run, *, load: str = LOAD) -> Ended:
     left = run.state.left("verify", candidates)
     say("verify", f"{len(candidates)} candidates, {len(left)} to verify")
     with (
-        Workers(run.target, jobs=run.jobs) as workers,
+        WorkerProcesses(run.target, jobs=run.jobs) as workers,
         GpuWorker("bench.gpu.verify:Verifier", MeasureSetup(target=run.target, load=load), here=run.one_process) as gpu,
     ):
         gpu.start()
@@ -96,7 +96,13 @@ def _chosen(workload: Workload, target: Target) -> list[tuple[int, Candidate]]:
 
 
 def verify_all(
-    candidates: Sequence[Candidate], run: Run, *, stage: str, workers: Workers, gpu: GpuWorker, told: int = _TOLD
+    candidates: Sequence[Candidate],
+    run: Run,
+    *,
+    stage: str,
+    workers: WorkerProcesses,
+    gpu: GpuWorker,
+    told: int = _TOLD,
 ) -> None:
     """Keep the answers of candidates, until the time is up; print the first ``told`` faults."""
     with contextlib.suppress(Interrupted), interrupted_after(run.pace.left_s):  # a build must not hold up the stage

@@ -83,7 +83,7 @@ class _File(msgspec.Struct, frozen=True):
     calls: tuple[LockedCall, ...]
 
 
-class Lock:
+class LockFile:
     """What a file says. ``other_versions``: in words, those that it was made with and that are not installed."""
 
     def __init__(self, path: Path) -> None:
@@ -149,15 +149,15 @@ class Lock:
         )
 
 
-def current() -> Lock | None:
+def current() -> LockFile | None:
     """The file that ``DWCONV_LOCK`` names; None without one. Raises InvalidSetting."""
     path = settings.lock_path()
     return None if path is None else read(path)
 
 
 @cache
-def read(path: Path) -> Lock:
-    return Lock(path)
+def read(path: Path) -> LockFile:
+    return LockFile(path)
 
 
 def write(

@@ -46,7 +46,7 @@ def load_cuda(artifact: Artifact) -> Launcher:
 
 
 @dataclass(frozen=True)
-class _Loaded:
+class _LoadedModule:
     """The artifact's kernels on one device; ``module`` keeps them alive, in the device's primary ``context``, which is
     PyTorch's."""
 
@@ -77,11 +77,11 @@ class _OfThread(threading.local):
 class Launcher:
     """A CUDA artifact, loaded: called with the batch size and addresses. ``load_cuda`` makes it."""
 
-    def __init__(self, artifact: Artifact, *, on_device: dict[int, _Loaded] | None = None) -> None:
+    def __init__(self, artifact: Artifact, *, on_device: dict[int, _LoadedModule] | None = None) -> None:
         self._artifact = artifact
         self._count = len(artifact.arguments)
         _, self._set_context, self._launch = _entries()
-        self._on_device: dict[int, _Loaded] = {} if on_device is None else on_device
+        self._on_device: dict[int, _LoadedModule] = {} if on_device is None else on_device
         self._of_thread = _OfThread()
 
     def at(self, artifact: Artifact) -> Launcher:
@@ -150,7 +150,7 @@ class Launcher:
         )
         return packed
 
-    def load(self, device: int) -> _Loaded:
+    def load(self, device: int) -> _LoadedModule:
         """Load the cubin into the device's primary context. Raises BuildError."""
         launches, config = self._artifact.launches, self._artifact.candidate.config
         loaded = _load(self._artifact.cubin, [launch.kernel for launch in launches], device=device, named=str(config))
@@ -179,7 +179,7 @@ def statistics_kernel(module: Any, device: torch.device) -> Any | None:
 
 
 @cache
-def _statistics(device: int) -> _Loaded:
+def _statistics(device: int) -> _LoadedModule:
     """Raises BrokenInstallation, BuildError."""
     source = Path(native.__file__).with_name("statistics.cu").read_text(encoding="utf-8")
     major, minor = torch.cuda.get_device_capability(device)
@@ -187,7 +187,7 @@ def _statistics(device: int) -> _Loaded:
     return _load(cubin, ["move_statistics"], device=device, named="running statistics")
 
 
-def _load(cubin: bytes, kernels: Sequence[str], *, device: int, named: str) -> _Loaded:
+def _load(cubin: bytes, kernels: Sequence[str], *, device: int, named: str) -> _LoadedModule:
     """Raises BuildError."""
     driver = _driver()
     context = _value(driver.cuDevicePrimaryCtxRetain(_value(driver.cuDeviceGet(device), named)), named)
@@ -197,7 +197,7 @@ def _load(cubin: bytes, kernels: Sequence[str], *, device: int, named: str) -> _
         raise BuildError(f"CUDA driver: {status.name} for {named}{_too_old(driver)}")
     (module,) = loaded_module
     functions = (_value(driver.cuModuleGetFunction(module, kernel.encode()), named) for kernel in kernels)
-    return _Loaded(context, module, tuple(functions))
+    return _LoadedModule(context, module, tuple(functions))
 
 
 def _value(answer: tuple[Any, ...], named: str) -> Any:

@@ -29,7 +29,7 @@ from dwconv.measure.requests import (
     measured_record,
     right_finalist,
 )
-from dwconv.measure.runner import LocalRunner, Workers
+from dwconv.measure.runner import LocalRunner, WorkerProcesses
 from dwconv.measure.verify.cases import CASES_OF_A_FINALIST
 from dwconv.problems.target import Target
 from dwconv.records.record import TuningRecord, Verdict
@@ -67,7 +67,7 @@ class _Built:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Ran:
+class _TimedComparison:
     """A comparison whose candidates were timed."""
 
     records: list[TuningRecord]
@@ -80,19 +80,19 @@ class Comparisons:
     """Runs comparisons on the processes ``workers``, which start with the first one. ``is_worth``: whether the
     fastest of a comparison, by its record, is worth verifying as a finalist, to be confirmed."""
 
-    def __init__(self, workers: Workers, *, is_worth: Worth) -> None:
+    def __init__(self, workers: WorkerProcesses, *, is_worth: Worth) -> None:
         self._workers = workers
         self._target = workers.target
         self._is_worth = is_worth
-        self._line = _Line(workers, lambda: None)
+        self._line = _ComparisonQueue(workers, lambda: None)
 
     def run(self, next_comparison: NextComparison) -> Iterator[list[TuningRecord]]:
         """The records of each comparison, a record per candidate, in the order of the comparisons: as soon as its
         winner is verified. ``next_comparison`` gives the next ones while one runs.
 
         Raises WorkerCannotStart if no worker can start, EnvironmentFailure if the machine stays short of something."""
-        self._line = _Line(self._workers, next_comparison)
-        ran: _Ran | None = None
+        self._line = _ComparisonQueue(self._workers, next_comparison)
+        ran: _TimedComparison | None = None
         try:
             while (waiting := self._line.take(waits=ran is None)) or ran:
                 verdict = self._line_up(waiting, ran)
@@ -102,7 +102,7 @@ class Comparisons:
         finally:
             self._line.close()
 
-    def _line_up(self, waiting: _Built | None, ran: _Ran | None) -> Verdict | None:
+    def _line_up(self, waiting: _Built | None, ran: _TimedComparison | None) -> Verdict | None:
         """Line up what waits to be timed, and verify the winner of the comparison that ran, while the next
         comparisons are built. The winner's verdict, None if there is none."""
         artifacts = tuple(waiting.artifacts) if waiting else ()
@@ -117,10 +117,10 @@ class Comparisons:
 
     # -- alone: the comparison ----------------------------------------------------------------------------------------
 
-    def _timed(self, built: _Built) -> _Ran:
+    def _timed(self, built: _Built) -> _TimedComparison:
         artifacts, unbuilt = tuple(built.artifacts), built.records(self._target)
         if not artifacts:
-            return _Ran(records=unbuilt, winner=None)
+            return _TimedComparison(records=unbuilt, winner=None)
         builds = self._target.kind != "cpu"
         answer = self._answer(Time(artifacts=artifacts, stage="race"), share=len(artifacts), builds=builds)
         if answer is not None and answer.found_wrong:
@@ -129,7 +129,7 @@ class Comparisons:
             if len(wrong) > 1 or is_vandalism(wrong[0]):  # perhaps one made the others wrong
                 answer = None
         if answer is None:
-            return _Ran(records=[*unbuilt, *self._one_by_one(artifacts)], winner=None)
+            return _TimedComparison(records=[*unbuilt, *self._one_by_one(artifacts)], winner=None)
         records = [
             (artifact, measured_record(artifact, tried, target=self._target))
             for artifact, tried in zip(artifacts, answer.each, strict=True)
@@ -141,9 +141,9 @@ class Comparisons:
                 dataclasses.replace(record, raced=answer.is_clear, settled=answer.is_clear and record.contended)
                 for _, record in records
             ]
-            return _Ran(records=[*unbuilt, *ended], winner=None)
+            return _TimedComparison(records=[*unbuilt, *ended], winner=None)
         others = [record for _, record in records if record is not best]
-        return _Ran(records=[*unbuilt, *others], winner=(artifact, best))
+        return _TimedComparison(records=[*unbuilt, *others], winner=(artifact, best))
 
     def _answer(self, request: Check | Time, *, share: int, builds: bool) -> Measured | None:
         """What the measuring worker answers, None if it does not; with ``builds`` the next comparisons are built
@@ -166,7 +166,7 @@ class Comparisons:
 
     # -- what comes of it ------------------------------------------------------------------------------------------
 
-    def _judged(self, ran: _Ran, verdict: Verdict | None) -> list[TuningRecord]:
+    def _judged(self, ran: _TimedComparison, verdict: Verdict | None) -> list[TuningRecord]:
         """The record of the winner, with the verdict on it as a finalist; if there is none, it is tried again."""
         if ran.winner is None:
             return []
@@ -200,10 +200,10 @@ class Comparisons:
             return _raced(runner.confirm([artifact.candidate]))
 
 
-class _Line:
+class _ComparisonQueue:
     """The next comparisons, in their order, from when their first candidate is built until they are taken."""
 
-    def __init__(self, workers: Workers, next_comparison: NextComparison) -> None:
+    def __init__(self, workers: WorkerProcesses, next_comparison: NextComparison) -> None:
         self._workers = workers
         self._next_comparison = next_comparison
         self._most = _AHEAD if workers.target.kind == "cpu" else _AHEAD_OF_GPU

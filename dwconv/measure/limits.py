@@ -29,7 +29,7 @@ _TIMEOUT_S = 60.0
 
 @message
 @dataclass(frozen=True, kw_only=True)
-class Reading:
+class LimitsReading:
     """A measurement of the limits; ``contended`` if the machine was too busy to trust it."""
 
     limits: Limits
@@ -47,8 +47,10 @@ def with_limits(target: CpuTarget) -> CpuTarget:
     kept = _read(path)
     if kept is None or kept.readings < ENOUGH_READINGS:
         reading = measure_limits(target)
-        known = kept or Kept(limits=reading.limits, readings=0)
-        kept = Kept(limits=_better(known.limits, reading.limits), readings=known.readings + (not reading.contended))
+        known = kept or KeptLimits(limits=reading.limits, readings=0)
+        kept = KeptLimits(
+            limits=_better(known.limits, reading.limits), readings=known.readings + (not reading.contended)
+        )
         _write(path, kept)
     return dataclasses.replace(target, limits=_here(kept.limits, target))
 
@@ -77,7 +79,7 @@ def limits_path(target: CpuTarget) -> Path:
     return settings.cache_folder() / "limits" / f"{target.device}.json"
 
 
-def measure_limits(target: CpuTarget) -> Reading:
+def measure_limits(target: CpuTarget) -> LimitsReading:
     """Measure now. Raises what ``with_limits`` raises."""
     check_present(target)
     # Late: where kernels come from packs, psutil may be missing; what is known of the limits is read there, too.
@@ -85,7 +87,7 @@ def measure_limits(target: CpuTarget) -> Reading:
 
     meter = IsolatedProcess("dwconv.measure.meter:Meter", target, threads=target.threads, vector_set=target.vector_set)
     try:
-        reading: Reading = meter.call(None, timeout_s=_TIMEOUT_S)
+        reading: LimitsReading = meter.call(None, timeout_s=_TIMEOUT_S)
     finally:
         meter.kill()
     return reading
@@ -95,7 +97,7 @@ def measure_limits(target: CpuTarget) -> Reading:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Kept:
+class KeptLimits:
     """The best of all readings so far, and how many of them were uncontended."""
 
     limits: Limits
@@ -125,10 +127,10 @@ def _better(first: Limits, second: Limits) -> Limits:
     )
 
 
-def _read(path: Path) -> Kept | None:
+def _read(path: Path) -> KeptLimits | None:
     """None if there is no file, or not a whole one."""
     try:
-        kept = msgspec.json.decode(private_files.read(path) or b"", type=Kept)
+        kept = msgspec.json.decode(private_files.read(path) or b"", type=KeptLimits)
     except msgspec.MsgspecError:
         return None
     return kept if _is_sound(kept.limits) else None
@@ -142,7 +144,7 @@ def _is_sound(limits: Limits) -> bool:
     return bool(limits.levels) and positive and all(math.isfinite(each) and each >= 0 for each in perhaps_none)
 
 
-def _write(path: Path, kept: Kept) -> None:
+def _write(path: Path, kept: KeptLimits) -> None:
     """Write the file. If the folder cannot be written, the next run measures again."""
     try:
         private_files.write(path, msgspec.json.encode(kept), durable=True)

@@ -103,7 +103,7 @@ IMAGES = 3
 """Different images that candidates of a race are verified on at first, as in the cases of finalists."""
 
 
-class _Loaded:
+class _LoadedCandidate:
     """A candidate's kernel at each size of its workload, and the verdict on it."""
 
     def __init__(self, kernel: LoadedKernel, prepared: Sequence[Prepared]) -> None:
@@ -128,7 +128,7 @@ class Measurer:
         self._load: Callable[[Artifact], LoadedKernel] = locate(setup.load)
         self._prepared: list[Prepared] = []
         """At each size of the latest workload."""
-        self._lined_up: dict[Candidate, _Loaded] = {}
+        self._lined_up: dict[Candidate, _LoadedCandidate] = {}
         """Candidates of that workload, until they are timed side by side."""
         self._right: set[bytes] = set()
         """The machine code of kernels of any size that were right as finalists at one of them."""
@@ -173,12 +173,12 @@ class Measurer:
             ]
         return self._prepared
 
-    def _line_up(self, artifacts: Sequence[Artifact]) -> list[_Loaded]:
+    def _line_up(self, artifacts: Sequence[Artifact]) -> list[_LoadedCandidate]:
         """Load and verify the candidates of a race that are not lined up yet."""
         for artifact in artifacts:
             prepared = self._prepare(artifact.candidate.workload, images=IMAGES)
             if artifact.candidate not in self._lined_up:
-                self._lined_up[artifact.candidate] = _Loaded(self._load(artifact), prepared)
+                self._lined_up[artifact.candidate] = _LoadedCandidate(self._load(artifact), prepared)
         return [self._lined_up[artifact.candidate] for artifact in artifacts]
 
     def _time(self, request: Time) -> Measured:
@@ -187,7 +187,7 @@ class Measurer:
             loaded = self._line_up(request.artifacts)
         else:
             prepared = self._prepare(request.artifacts[0].candidate.workload)
-            loaded = [_Loaded(self._load(artifact), prepared) for artifact in request.artifacts]
+            loaded = [_LoadedCandidate(self._load(artifact), prepared) for artifact in request.artifacts]
         verdicts = {f"dwconv {number}": each.verdict for number, each in enumerate(loaded)}
         right = {name: each.kernels for name, each in zip(verdicts, loaded, strict=True) if each.verdict.right}
         times: dict[str, list[AtSize]] = {name: [] for name in right}

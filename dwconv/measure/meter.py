@@ -29,7 +29,7 @@ from dwconv.kernels.artifact import Argument
 from dwconv.kernels.cpu import llvm_target, pass_context
 from dwconv.kernels.load import load_ir
 from dwconv.measure.clock.timing import CpuClock
-from dwconv.measure.limits import Reading
+from dwconv.measure.limits import LimitsReading
 from dwconv.problems.target import CacheLevel, CpuTarget, Limits
 from dwconv.system import cpu_facts, memory
 from dwconv.system.cpu_facts import MiB
@@ -51,7 +51,7 @@ _LINE_FLOATS = 32
 
 
 class Meter:
-    """Handler of the measuring process: any request is answered with a Reading."""
+    """Handler of the measuring process: any request is answered with LimitsReading."""
 
     def __init__(self, target: CpuTarget) -> None:
         torch.set_num_threads(target.threads)
@@ -59,7 +59,7 @@ class Meter:
         self._level_bytes = level_bytes(target)
         self._rates = self._make_rates()
 
-    def __call__(self, _: None) -> Reading:
+    def __call__(self, _: None) -> LimitsReading:
         clock, extra_s = CpuClock(), _EXTRA_S
         least_s = dict.fromkeys(self._rates, math.inf)
         uncontended = dict.fromkeys(self._rates, False)
@@ -87,7 +87,7 @@ class Meter:
             ),
             region_us=region_us if uncontended["region"] and uncontended["no region"] else 0.0,
         )
-        return Reading(limits=limits, contended=not all(uncontended.values()))
+        return LimitsReading(limits=limits, contended=not all(uncontended.values()))
 
     def _make_rates(self) -> dict[str, _Rate]:
         """What is measured; each of the calls is compiled here, so that no reading waits for it."""

@@ -89,7 +89,7 @@ class Builders(Protocol):
     def kill(self) -> None: ...
 
 
-class Workers(AbstractContextManager["Workers"]):
+class WorkerProcesses(AbstractContextManager["WorkerProcesses"]):
     """The processes that build and measure for one target. Workloads tuned one after the other can share them, since
     each start takes seconds. ``build`` and ``load`` name the functions, ``module:name``, that build and load
     kernels. ``compiles_calls``: have what lets calls bypass Python compiled, if it is not yet. ``gpu``: the number of
@@ -155,13 +155,13 @@ class LocalRunner(Runner):
         jobs: int = 1,
         build_timeout_s: float = settings.BUILD_TIMEOUT_S,
         run_timeout_s: float = settings.RUN_TIMEOUT_S,
-        workers: Workers | None = None,
+        workers: WorkerProcesses | None = None,
     ) -> None:
         self._workload = workload
         self._target = target
         self._build_timeout_s = build_timeout_s
         self._run_timeout_s = run_timeout_s
-        self._workers = workers or Workers(target, jobs=jobs)
+        self._workers = workers or WorkerProcesses(target, jobs=jobs)
         self._lent = workers is not None
         self._prepared: set[tuple[int, bool]] = set()
         """Starts of the measuring worker, and whether the cases of finalists were made too."""

@@ -31,7 +31,7 @@ from typing import Any
 from dwconv import settings
 from dwconv.errors import BuildError, DwconvWarning, warn
 from dwconv.native.compile import LIMIT_S, Extension, Loaded, load, load_compiled, prebuilt
-from dwconv.native.making import Build, OutOfTime
+from dwconv.native.making import Build, NoTimeToCompile
 from dwconv.system import forks, private_files
 
 _log = logging.getLogger(__name__)
@@ -176,7 +176,7 @@ def _load(make: Callable[[], Loaded | None]) -> None:
     before, why_not = why_not, "it is being compiled"
     try:
         loaded = make()
-    except OutOfTime:  # it goes on, and may be there later
+    except NoTimeToCompile:  # it goes on, and may be there later
         pass
     except (BuildError, ImportError, OSError) as error:
         _failed = str(error) if is_expected() else ""

@@ -51,7 +51,7 @@ _BOOT = "from dwconv.native.making import serve; serve()"
 _log = logging.getLogger(__name__)
 
 
-class OutOfTime(BuildError):
+class NoTimeToCompile(BuildError):
     """It may work on another day."""
 
 
@@ -86,7 +86,7 @@ class Build:
             except OSError as error:
                 raise BuildError(f"{compiler} cannot be run: {error.strerror}") from None
             except subprocess.TimeoutExpired:
-                raise OutOfTime(f"{compiler} took more than {_LIMIT_S:.0f} s") from None
+                raise NoTimeToCompile(f"{compiler} took more than {_LIMIT_S:.0f} s") from None
             built, lines = folder / self.result, done.stderr.splitlines()
             if done.returncode or not built.exists():
                 wrong = [line for line in lines if "error" in line] or lines or [f"exit status {done.returncode}"]
@@ -101,7 +101,7 @@ def made_once(
 ) -> Made:
     """What ``build`` makes, kept at ``path``; or what another process made meanwhile, unless it is ``instead_of``.
     ``in_background``: no caller blocks on it, so it takes the CPU that others leave. Raises BuildError, also for a
-    failure not long ago; OutOfTime when time is up, though it goes on."""
+    failure not long ago; NoTimeToCompile when time is up, though it goes on."""
     deadline = time.monotonic() + limit_s
     where = " in the background" if in_background else ""
     try:
@@ -125,14 +125,14 @@ def made_once(
 
 
 def _wait_for(lock: forks.Descriptor, *, deadline: float, in_background: bool) -> None:
-    """Raises OutOfTime."""
+    """Raises NoTimeToCompile."""
     if _try_lock(lock.number):
         return
     then = "used here when it is ready" if in_background else "this process waits for it, about half a minute"
     _log.warning("dwconv: another process compiles %s: %s", _WHAT, then)
     while not _try_lock(lock.number):
         if time.monotonic() > deadline:
-            raise OutOfTime("another process has been compiling it for too long")
+            raise NoTimeToCompile("another process has been compiling it for too long")
         time.sleep(_POLL_S)
 
 
@@ -184,7 +184,7 @@ def _by_another_process(
             process.returncode = 0  # Python would warn of a child that still runs
             if isinstance(error, subprocess.TimeoutExpired):
                 _make_way(process.pid)
-                raise OutOfTime(f"compiling it takes more than {limit_s:.0f} s") from None
+                raise NoTimeToCompile(f"compiling it takes more than {limit_s:.0f} s") from None
             raise
         first, _, content = output.partition(b"\n")
         answer = json.loads(first or b'{"failed": "the process that compiled it ended without a result"}')
@@ -220,7 +220,7 @@ def keep(path: Path | None, build: Build) -> tuple[dict[str, Any], bytes]:
     try:
         content = build.run()
     except BuildError as error:
-        if path and not isinstance(error, OutOfTime):
+        if path and not isinstance(error, NoTimeToCompile):
             note_failure(path, error)
         return {"failed": str(error)}, b""
     try:

@@ -20,7 +20,7 @@ from dwconv.schedules.template import Candidate
 
 
 @dataclass(frozen=True, kw_only=True)
-class Choice:
+class PackedChoice:
     """The record that decides what runs a workload, and the kernels that this takes."""
 
     record: TuningRecord
@@ -30,7 +30,7 @@ class Choice:
     """None where PyTorch's op is faster; two where larger batches take more threads."""
 
 
-def choose(workload: Workload, target: Target, known: Database) -> Choice | None:
+def choose(workload: Workload, target: Target, known: Database) -> PackedChoice | None:
     """None if ``known`` has no record that decides: measured on ``target`` with the versions installed; or, for a GPU
     that is not here, computed. Nor has a pack a kernel for both gradients that is computed to be slower than two."""
     ways = [workload]
@@ -39,7 +39,7 @@ def choose(workload: Workload, target: Target, known: Database) -> Choice | None
     for way in ways:
         for found_on, record in _records(way, target, known):
             if target.present and why_not_faster(record, found_on, sweeps=way != workload):
-                return Choice(record=record, target=found_on, candidates=())
+                return PackedChoice(record=record, target=found_on, candidates=())
             if not target.present and _is_computed_slower_at_once(record, target, known):
                 return None
             if choice := _legal(record, found_on):
@@ -56,14 +56,14 @@ def _is_computed_slower_at_once(record: TuningRecord, target: Target, known: Dat
     return len(times_us) == len(apart) and sum(times_us) <= record.time_us / record.workload.batch
 
 
-def _legal(record: TuningRecord, target: Target) -> Choice | None:
+def _legal(record: TuningRecord, target: Target) -> PackedChoice | None:
     try:
         config, _ = legality.runnable(record, target, adopts=False, broken={})
     except InvalidConfig:
         return None
     configs = dict.fromkeys([config, legality.on_all_threads(config, target)])
     candidates = tuple(Candidate(record.workload, each) for each in configs)
-    return Choice(record=record, target=target, candidates=candidates)
+    return PackedChoice(record=record, target=target, candidates=candidates)
 
 
 def _records(workload: Workload, target: Target, known: Database) -> Iterator[tuple[Target, TuningRecord]]:

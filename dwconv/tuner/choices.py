@@ -10,7 +10,7 @@ from typing import Literal
 
 from dwconv import native, settings
 from dwconv.errors import InvalidChoice, NoTemplate, UnknownTarget
-from dwconv.measure.runner import Workers
+from dwconv.measure.runner import WorkerProcesses
 from dwconv.problems.target import CpuTarget, Target, check_present
 from dwconv.problems.workload import Workload
 from dwconv.records.database import Database
@@ -87,11 +87,11 @@ class Choices:
         longest_s = min(60 * (self.minutes or math.inf), passes * (self.seconds or math.inf))
         return _MOST_S_TO_COMPILE if longest_s >= 60 * _LEAST_MINUTES_TO_COMPILE else 0.0
 
-    def workers(self, target: Target) -> Workers:
+    def workers(self, target: Target) -> WorkerProcesses:
         """The processes that build and measure. They do not wait for what was not compiled here."""
-        return Workers(target, jobs=self.jobs, caches=self.caches, compiles_calls=native.module is not None)
+        return WorkerProcesses(target, jobs=self.jobs, caches=self.caches, compiles_calls=native.module is not None)
 
-    def plan_on(self, target: Target, known: Database, *, workers: Workers) -> SearchPlan:
+    def plan_on(self, target: Target, known: Database, *, workers: WorkerProcesses) -> SearchPlan:
         """How each workload is searched on ``target``, by ``workers``."""
         strategy = self.search_on(target)
         return SearchPlan(

@@ -151,7 +151,7 @@ def _race_one(target: Target, counts: Counts, *, gpu: int, seconds: float, state
     try:  # late: where kernels come from packs, psutil may be missing
         from dwconv.measure.building import BUILD_FOR_RACE
         from dwconv.measure.clock import contention
-        from dwconv.measure.runner import Workers
+        from dwconv.measure.runner import WorkerProcesses
     except ImportError as error:
         return _without_race(target, counts, problem=f"a race needs {error.name}; run: pip install {error.name}")
 
@@ -159,7 +159,7 @@ def _race_one(target: Target, counts: Counts, *, gpu: int, seconds: float, state
     jobs = min(contention.cores(), MOST_STARTS)
     if target.kind != "cpu":  # builds do not disturb its clock, so all comparisons are built as soon as they can be
         jobs = max(jobs, min(contention.cores() - 1, _MOST_BUILDERS))
-    given = Workers(
+    given = WorkerProcesses(
         target, jobs=jobs, build=BUILD_FOR_RACE, compiles_calls=False, gpu=gpu, builders=builders,
         kept=lambda candidate: packed.artifact_of(candidate, target),
     )  # fmt: skip

@@ -48,7 +48,7 @@ from dwconv.untuned import every_layer
 from dwconv.untuned.starts import starts
 
 if TYPE_CHECKING:
-    from dwconv.measure.runner import Workers
+    from dwconv.measure.runner import WorkerProcesses
     from dwconv.records.log import TuningLog
 
 
@@ -322,7 +322,7 @@ def race(
     log: TuningLog,
     seconds: float,
     known: Database,
-    workers: Workers,
+    workers: WorkerProcesses,
     state: KernelState | None = None,
     progress: TellProgress | None = None,
 ) -> RaceResult:
@@ -359,7 +359,7 @@ def race(
     return race_state.report()
 
 
-def _build_for_every_layer(race_state: RaceState, workers: Workers) -> None:
+def _build_for_every_layer(race_state: RaceState, workers: WorkerProcesses) -> None:
     """All cores build, since nothing is timed."""
     first = race_state.next_for_every_layer()
     if first is None:

@@ -14,7 +14,7 @@ from dwconv.schedules.space import Config
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measured:
+class MeasuredConfigs:
     """The configurations of one workload that were measured on one device."""
 
     target: CpuTarget
@@ -36,12 +36,12 @@ class Measured:
         return None if cost is None else self.same_layout / cost
 
 
-def best_records(measured: Iterable[Measured]) -> list[TuningRecord]:
+def best_records(measured: Iterable[MeasuredConfigs]) -> list[TuningRecord]:
     """The record of the best configuration of each."""
     return [one.records[one.best] for one in measured]
 
 
-def evidence(records: Iterable[TuningRecord]) -> list[Measured]:
+def evidence(records: Iterable[TuningRecord]) -> list[MeasuredConfigs]:
     """The measurements beside PyTorch's op, in the order of devices and workloads. Disturbed times, relaxed arithmetic
     and GPUs are left out; of several records of one candidate the one of better rank counts."""
     found: dict[tuple[str, str], dict[Config, TuningRecord]] = {}
@@ -59,7 +59,7 @@ def evidence(records: Iterable[TuningRecord]) -> list[Measured]:
     ]
 
 
-def _measured(records: list[TuningRecord], target: CpuTarget) -> Measured:
+def _measured(records: list[TuningRecord], target: CpuTarget) -> MeasuredConfigs:
     first = records[0]
     own = f"-{first.workload.layout}"
     ratios = [  # a trial is timed beside the better layout alone, which may be the other one
@@ -67,7 +67,7 @@ def _measured(records: list[TuningRecord], target: CpuTarget) -> Measured:
         for record in records
         if (other := record.alternative) and record.baseline and other[0].endswith(own)
     ]
-    return Measured(
+    return MeasuredConfigs(
         target=target,
         workload=first.workload,
         costs={record.config: record.relative_time for record in records if record.relative_time is not None},

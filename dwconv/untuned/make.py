@@ -18,7 +18,7 @@ from dwconv.problems.layer_files import Layer
 from dwconv.problems.workload import Sizes, Workload
 from dwconv.records.record import TuningRecord
 from dwconv.schedules.space import Config
-from dwconv.untuned.evidence import Measured, best_records, evidence, of_workload
+from dwconv.untuned.evidence import MeasuredConfigs, best_records, evidence, of_workload
 from dwconv.untuned.other_size import adopted, band, octaves_between, predicted_power
 from dwconv.untuned.portfolio_file import Errors, Portfolio, kinds, sort_of
 from dwconv.untuned.starts import starts
@@ -50,9 +50,9 @@ def make_portfolio(records: Iterable[TuningRecord], networks: Mapping[str, Seque
     return learn(evidence(records), network=network_of)
 
 
-def learn(measured: Sequence[Measured], *, network: Callable[[Workload], str]) -> Portfolio:
+def learn(measured: Sequence[MeasuredConfigs], *, network: Callable[[Workload], str]) -> Portfolio:
     """``network`` names the network that a workload is a layer of."""
-    by_sort: dict[str, list[Measured]] = defaultdict(list)
+    by_sort: dict[str, list[MeasuredConfigs]] = defaultdict(list)
     for one in measured:
         by_sort[sort_of(one.workload)].append(one)
     by_sort = {sort: of_sort for sort, of_sort in sorted(by_sort.items()) if len(of_sort) >= LEAST_WORKLOADS}
@@ -80,16 +80,16 @@ def learn(measured: Sequence[Measured], *, network: Callable[[Workload], str]) -
     )
 
 
-def _devices(measured: Sequence[Measured]) -> int:
+def _devices(measured: Sequence[MeasuredConfigs]) -> int:
     return len({one.target.device for one in measured})
 
 
-def gain_trees(measured: Sequence[Measured]) -> Trees:
+def gain_trees(measured: Sequence[MeasuredConfigs]) -> Trees:
     """Trees that predict the gain of the best configuration, as a power of two."""
     return grow([of_workload(one.workload) for one in measured], [_best_gain(one) for one in measured])
 
 
-def _errors(measured: Sequence[Measured], *, group: Callable[[Measured], str]) -> dict[str, Errors]:
+def _errors(measured: Sequence[MeasuredConfigs], *, group: Callable[[MeasuredConfigs], str]) -> dict[str, Errors]:
     """The errors on each group, predicted from the others, by ``kinds``."""
     errors: dict[str, list[float]] = defaultdict(list)
     for left_out in sorted({group(one) for one in measured}):
@@ -106,7 +106,7 @@ def _errors(measured: Sequence[Measured], *, group: Callable[[Measured], str]) -
     return {name: _summary(found) for name, found in sorted(errors.items()) if not name or len(found) >= _LEAST_ERRORS}
 
 
-def _errors_at_other_sizes(measured: Sequence[Measured], *, leaves_out_device: bool) -> dict[str, Errors]:
+def _errors_at_other_sizes(measured: Sequence[MeasuredConfigs], *, leaves_out_device: bool) -> dict[str, Errors]:
     """From each size of a layer to each other, by the distance; no smaller than those at smaller distances."""
     summaries: dict[str, Errors] = {}
     least = 0.0
@@ -118,10 +118,10 @@ def _errors_at_other_sizes(measured: Sequence[Measured], *, leaves_out_device: b
     return summaries
 
 
-def errors_by_octaves(measured: Sequence[Measured], *, leaves_out_device: bool) -> dict[str, list[float]]:
+def errors_by_octaves(measured: Sequence[MeasuredConfigs], *, leaves_out_device: bool) -> dict[str, list[float]]:
     """The real gain over the expected one, as powers of two, of each layer at each size, from each of its other sizes
     on the same device. The trees do not know the layer; nor the device, if that is left out too."""
-    by_layer: dict[tuple[str, str], list[Measured]] = defaultdict(list)
+    by_layer: dict[tuple[str, str], list[MeasuredConfigs]] = defaultdict(list)
     for one in measured:
         by_layer[one.target.device, one.workload.layer].append(one)
     errors: dict[str, list[float]] = defaultdict(list)
@@ -147,13 +147,13 @@ def errors_by_octaves(measured: Sequence[Measured], *, leaves_out_device: bool) 
     return dict(errors)
 
 
-def _real_power(one: Measured, config: Config | None) -> float:
+def _real_power(one: MeasuredConfigs, config: Config | None) -> float:
     """The gain of a configuration as a power of two; where it was not measured, the best one's less the usual loss."""
     real = one.gain(config) if config else None
     return _best_gain(one) - _USUAL_LOSS if real is None else math.log2(real)
 
 
-def _best_gain(one: Measured) -> float:
+def _best_gain(one: MeasuredConfigs) -> float:
     gain = one.gain(one.best)
     assert gain is not None, "the best was measured"
     return math.log2(gain)

@@ -27,7 +27,7 @@ LOAD = "tests.bench.gpu_runs:load"
 def _no_workers(monkeypatch):
     faults.clear()
     for module in (verify, smoke, tune_module):
-        monkeypatch.setattr(module, "Workers", NoWorkers)
+        monkeypatch.setattr(module, "WorkerProcesses", NoWorkers)
 
 
 def verified(*arguments, **options):
@@ -73,10 +73,10 @@ def test_a_candidate_that_cannot_be_built_is_reported_and_fails_the_run_only_whe
     tmp_path, monkeypatch
 ):
     picky = partial(NoWorkers, unbuildable=lambda candidate: candidate.config.template == "cpu.wgrad_nhwc")
-    monkeypatch.setattr(verify, "Workers", picky)
+    monkeypatch.setattr(verify, "WorkerProcesses", picky)
     ended = verified(tmp_path / "a", odd=ODD)
     assert not ended.failed and " unbuilt" in ended.line
-    monkeypatch.setattr(verify, "Workers", partial(NoWorkers, unbuildable=lambda candidate: True))
+    monkeypatch.setattr(verify, "WorkerProcesses", partial(NoWorkers, unbuildable=lambda candidate: True))
     assert verified(tmp_path / "b", odd=ODD).failed
 
 
@@ -119,7 +119,7 @@ def test_a_step_that_fails_is_reported_and_the_next_goes_on(tmp_path, capsys, mo
     assert "device: failed: RuntimeError: CUDA error: no kernel image" in out and "NVRTC: " in out
     assert "broken: BuildError: CUDA driver: CUDA_ERROR_INVALID_VALUE" in out
     assert ended.line == "13 of 15 templates and types right" and not ended.failed
-    monkeypatch.setattr(smoke, "Workers", partial(NoWorkers, unbuildable=lambda candidate: True))
+    monkeypatch.setattr(smoke, "WorkerProcesses", partial(NoWorkers, unbuildable=lambda candidate: True))
     assert smoke_stage(run_of(tmp_path / "none"), load=LOAD).failed, "no template is right"
 
 
@@ -196,7 +196,7 @@ def test_what_is_untuned_is_raced_first_and_what_a_race_found_is_tuned(tmp_path,
         return RaceResult(won=(WORKLOADS[0],), problem="no memory")
 
     monkeypatch.setattr(tune_module, "race", race)
-    monkeypatch.setattr(tune_module, "Workers", lambda target, **how: NoWorkers(target, jobs=1))
+    monkeypatch.setattr(tune_module, "WorkerProcesses", lambda target, **how: NoWorkers(target, jobs=1))
     ended = tune_stage(run_of(tmp_path, WORKLOADS, pace=Pace(2, first_s=1)))
     ((raced, seconds, known),) = seen
     assert raced == WORKLOADS and 0 < seconds <= 2 and known == 0

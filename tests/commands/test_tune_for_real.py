@@ -29,7 +29,7 @@ def known_limits(monkeypatch, tmp_path):
     monkeypatch.setenv("DWCONV_NATIVE", "0")  # or each test would compile it, into its own cache folder
     path = limits.limits_path(target.cpu_target())
     path.parent.mkdir(parents=True)
-    kept = limits.Kept(limits=fake.TARGET.limits, readings=limits.ENOUGH_READINGS)
+    kept = limits.KeptLimits(limits=fake.TARGET.limits, readings=limits.ENOUGH_READINGS)
     path.write_bytes(msgspec.json.encode(kept))
 
 

@@ -5,7 +5,7 @@ import torch
 
 from dwconv import settings
 from dwconv.measure.processes.process import IsolatedProcess
-from dwconv.measure.runner import Workers
+from dwconv.measure.runner import WorkerProcesses
 from tests.measure.planted_kernels import TARGET
 
 
@@ -35,5 +35,5 @@ def no_pauses(monkeypatch):
 def workers():
     """They build and load planted kernels."""
     planted = {name: f"tests.measure.planted_kernels:{name}" for name in ("build", "load")}
-    with Workers(TARGET, jobs=2, **planted) as workers:
+    with WorkerProcesses(TARGET, jobs=2, **planted) as workers:
         yield workers

@@ -13,7 +13,7 @@ from dwconv.measure.clock.timing import Taken, clearly_faster
 from dwconv.measure.comparisons import _AHEAD, Comparisons
 from dwconv.measure.processes.process import wait_for_any
 from dwconv.measure.requests import Check, Time
-from dwconv.measure.runner import Workers
+from dwconv.measure.runner import WorkerProcesses
 from dwconv.problems.target import CpuTarget
 from dwconv.records import record as record_module
 from dwconv.records.record import Measurement, Status
@@ -204,7 +204,7 @@ def test_a_race_that_comes_up_while_another_one_runs_is_run(workers):
 
 
 def test_nothing_starts_without_races():
-    idle = Workers(TARGET, jobs=1)
+    idle = WorkerProcesses(TARGET, jobs=1)
     assert raced(idle) == [] and idle.measurer.starts == 0
 
 

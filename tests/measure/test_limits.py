@@ -15,8 +15,8 @@ from dwconv.measure import meter as meter_module
 from dwconv.measure.clock.timing import Lap
 from dwconv.measure.limits import (
     ENOUGH_READINGS,
-    Kept,
-    Reading,
+    KeptLimits,
+    LimitsReading,
     are_settled,
     doubt,
     known_limits,
@@ -48,7 +48,7 @@ def measured(tmp_path, monkeypatch):
         calls.append(target)
         return measure.reading
 
-    measure.reading = Reading(limits=LIMITS, contended=False)
+    measure.reading = LimitsReading(limits=LIMITS, contended=False)
     measure.calls = calls
     monkeypatch.setattr(limits_module, "measure_limits", measure)
     return measure
@@ -65,13 +65,13 @@ def test_measured_for_each_device_until_there_are_enough_readings(measured):
     assert [path.name for path in limits_path(TARGET).parent.iterdir() if "test" in path.name] == ["test-cpu.json"]
 
 
-def reading_of(*rates: float, contended: bool = False, **other: float) -> Reading:
+def reading_of(*rates: float, contended: bool = False, **other: float) -> LimitsReading:
     """Of the levels' rates, and of what else differs from ``LIMITS``."""
     levels = tuple(
         CacheLevel(bytes=level.bytes, gb_per_s=rate)
         for level, rate in zip(LIMITS.levels, rates or (400.0, 100.0), strict=True)
     )
-    return Reading(limits=dataclasses.replace(LIMITS, levels=levels, **other), contended=contended)
+    return LimitsReading(limits=dataclasses.replace(LIMITS, levels=levels, **other), contended=contended)
 
 
 def test_the_best_of_all_readings_is_kept_and_levels_that_changed_are_new(measured):
@@ -84,7 +84,7 @@ def test_the_best_of_all_readings_is_kept_and_levels_that_changed_are_new(measur
     assert found.limits == LIMITS
     doubt(TARGET)
     levels = (CacheLevel(bytes=1 << 15, gb_per_s=1.0), CacheLevel(bytes=1 << 21, gb_per_s=2.0))
-    measured.reading = Reading(limits=dataclasses.replace(LIMITS, levels=levels), contended=False)
+    measured.reading = LimitsReading(limits=dataclasses.replace(LIMITS, levels=levels), contended=False)
     assert [level.gb_per_s for level in with_limits(TARGET).limits.levels] == [400.0, 2.0]
 
 
@@ -125,7 +125,7 @@ def test_a_damaged_file_is_measured_again_and_mended(measured, damage):
     path.write_bytes(damage(path.read_bytes()))
     assert with_limits(TARGET).limits == LIMITS
     assert len(measured.calls) == 2
-    assert msgspec.json.decode(path.read_bytes(), type=Kept) == Kept(limits=LIMITS, readings=1)
+    assert msgspec.json.decode(path.read_bytes(), type=KeptLimits) == KeptLimits(limits=LIMITS, readings=1)
 
 
 def test_a_reading_of_a_busy_machine_is_used_but_does_not_count(measured):

@@ -138,12 +138,12 @@ class Waiting:
 
 
 def test_time_without_a_core_does_not_count(faulty, monkeypatch):
-    monkeypatch.setattr(started_process, "Watch", lambda pid: Waiting(share=0.25))
+    monkeypatch.setattr(started_process, "ProcessWatch", lambda pid: Waiting(share=0.25))
     assert faulty.call("take_a_while", timeout_s=0.25) == "a while"
     with pytest.raises(WorkerTimeout, match=r"no answer after 0.1 s") as raised:
         faulty.call("hang", timeout_s=0.1)
     assert not raised.value.may_be_the_machine, "it had its time, and more"
-    monkeypatch.setattr(started_process, "Watch", lambda pid: Waiting(share=0.01))
+    monkeypatch.setattr(started_process, "ProcessWatch", lambda pid: Waiting(share=0.01))
     with pytest.raises(WorkerTimeout) as raised:
         faulty.call("hang", timeout_s=0.1)
     assert raised.value.shortage is Shortage.CORES, "it never got a core"

@@ -24,8 +24,8 @@ from dwconv.errors import NonsenseAnswer, RequestFailed, WorkerCannotStart, Work
 from dwconv.measure.limits import measure_limits
 from dwconv.measure.processes import process as process_module
 from dwconv.measure.processes.process import IsolatedProcess
-from dwconv.measure.processes.started_process import Watch
-from dwconv.measure.runner import Workers
+from dwconv.measure.processes.started_process import ProcessWatch
+from dwconv.measure.runner import WorkerProcesses
 from dwconv.problems.target import CpuTarget
 from dwconv.system import cpu_facts
 from tests.waiting import eventually, gone
@@ -127,7 +127,7 @@ def test_what_is_timed_beside_forced_vectors_is_forced_too(monkeypatch):
 
     monkeypatch.setattr(process_module.Running, "start", start)
     target = CpuTarget(device="test", threads=1, vector_bytes=32, vector_set="avx2")
-    with Workers(target, jobs=1) as workers, contextlib.suppress(WorkerCannotStart):
+    with WorkerProcesses(target, jobs=1) as workers, contextlib.suppress(WorkerCannotStart):
         workers.start()
         measure_limits(target)
     assert asked == {"Builder": None, "Measurer": "avx2", "Meter": "avx2"}
@@ -333,9 +333,9 @@ def started():
 def test_waiting_for_a_core_is_seen_and_sleeping_is_none(started):
     asleep = started("import time; print(flush=True); time.sleep(1000)")
     asleep.stdout.readline()
-    sleeper = Watch(asleep.pid)
+    sleeper = ProcessWatch(asleep.pid)
     sleeper.begin()
-    crowd = [Watch(started(SPIN_ON_THE_FIRST_CORE).pid) for _ in range(3)]
+    crowd = [ProcessWatch(started(SPIN_ON_THE_FIRST_CORE).pid) for _ in range(3)]
     began_s = time.monotonic()
     while any(watch.waited_s < 0.3 for watch in crowd):
         assert time.monotonic() - began_s < 60
@@ -351,7 +351,7 @@ def test_memory_is_counted_with_that_of_children(started):
     child = "import sys; x = b'x' * (64 << 20); print(flush=True); sys.stdin.read()"
     parent = started(f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])")
     parent.stdout.readline()
-    watch = Watch(parent.pid)
+    watch = ProcessWatch(parent.pid)
     watch.look()
     assert 64 << 20 < watch.resident_bytes < 1 << 30
     parent.kill()

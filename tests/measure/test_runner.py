@@ -13,7 +13,7 @@ import pytest
 from dwconv.errors import EnvironmentFailure, WorkerCannotStart, WorkerTimeout
 from dwconv.kernels import cache
 from dwconv.measure.requests import Measured, Prepare, Time, Tried, new_record
-from dwconv.measure.runner import LocalRunner, Workers
+from dwconv.measure.runner import LocalRunner, WorkerProcesses
 from dwconv.measure.verify.cases import CASES_OF_A_FINALIST
 from dwconv.problems.target import cpu_target, parse_target
 from dwconv.records.record import AtSize, Measurement, Status, Verdict, is_current
@@ -288,7 +288,7 @@ def test_a_builder_for_a_gpu_does_without_pytorch_where_it_has_nvrtc():
 
 
 def test_where_no_worker_can_start_the_error_says_why():
-    broken = Workers(
+    broken = WorkerProcesses(
         TARGET, jobs=1, build="tests.measure.planted_kernels:build", load="tests.measure.planted_kernels:no_such_loader"
     )
     with broken, pytest.raises(WorkerCannotStart, match=r"a worker cannot start: .*no_such_loader"):

@@ -19,7 +19,7 @@ from dwconv.errors import BuildError, DwconvWarning
 from dwconv.native import compile as compiling
 from dwconv.native import making
 from dwconv.native.compile import Extension, load_compiled
-from dwconv.native.making import Build, OutOfTime, made_once
+from dwconv.native.making import Build, NoTimeToCompile, made_once
 from dwconv.system import private_files
 from tests import forked
 from tests.stub_compiler import COPY, StubCompiler
@@ -301,7 +301,7 @@ def of(script: str) -> Build:
 def test_waiting_has_an_end(path: Path) -> None:
     lock = private_files.open_lock(path.with_suffix(".lock"))
     fcntl.flock(lock, fcntl.LOCK_EX)
-    with pytest.raises(OutOfTime, match="another process has been compiling it for too long"):
+    with pytest.raises(NoTimeToCompile, match="another process has been compiling it for too long"):
         made_once(path, of("true"), limit_s=0.2)
     os.close(lock)
     assert made_once(path, of("true"), limit_s=100).content == b"made"
@@ -309,7 +309,7 @@ def test_waiting_has_an_end(path: Path) -> None:
 
 def test_what_takes_too_long_goes_on_and_is_no_failure_to_remember(path: Path, tmp_path: Path) -> None:
     build = of(f'touch "{tmp_path}/began"; while [ ! -e "{tmp_path}/go" ]; do sleep 0.01; done')
-    with pytest.raises(OutOfTime, match="takes more than 0 s"):
+    with pytest.raises(NoTimeToCompile, match="takes more than 0 s"):
         made_once(path, build, limit_s=0.2)
     (tmp_path / "go").touch()
     made = made_once(path, of("exit 1"), limit_s=300)

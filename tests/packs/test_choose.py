@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dwconv.packs.contents import Choice, choose
+from dwconv.packs.contents import PackedChoice, choose
 from dwconv.problems.target import Target, cpu_target, parse_target
 from dwconv.problems.workload import Workload
 from dwconv.records.database import Database
@@ -30,7 +30,7 @@ def computed(workload: Workload = ON_GPU, *, us: float = 50.0) -> TuningRecord:
     )
 
 
-def chosen(tmp_path: Path, workload: Workload, target: Target, *records: TuningRecord) -> Choice | None:
+def chosen(tmp_path: Path, workload: Workload, target: Target, *records: TuningRecord) -> PackedChoice | None:
     log = TuningLog(tmp_path / "log.jsonl")
     for record in records:
         log.append(record)

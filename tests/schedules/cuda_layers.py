@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 
 from dwconv.kernels.kernel import Kernel
-from dwconv.measure.simulator.machine import Machine, Report
+from dwconv.measure.simulator.machine import SimulatedGpu, SimulatorReport
 from dwconv.measure.simulator.simulate import source_only, verified
 from dwconv.measure.verify.cases import make_case
 from dwconv.measure.verify.verify import verify_runs
@@ -84,7 +84,7 @@ def drawn(workload: Workload, template: ScheduleTemplate, **knobs: object) -> Co
     return next(config for config in configs if space.why_illegal(config) is None)
 
 
-def assert_right_and_clean(workload: Workload, config: Config, objects: Path) -> Report:
+def assert_right_and_clean(workload: Workload, config: Config, objects: Path) -> SimulatorReport:
     """All numbers exactly, without a fault."""
     verdict, report = verified(source_only(Candidate(workload, config), SM_90), workload, folder=objects)
     assert report.clean, f"{config}: {report.faults[0]}"
@@ -96,6 +96,6 @@ def assert_right_on_extreme_values(workload: Workload, config: Config, objects: 
     """NaN, infinity, large, tiny and far apart values, side by side."""
     artifact = source_only(Candidate(workload, config), SM_90)
     case = make_case(workload, data="extreme", kind="cuda")
-    with Machine(artifact, folder=objects) as machine:
+    with SimulatedGpu(artifact, folder=objects) as machine:
         verdict = verify_runs(Kernel(artifact, machine, device="cpu"), case)
     assert verdict.right, f"{config}: {verdict.reason}"

@@ -17,7 +17,7 @@ from dwconv.kernels import build, entry
 from dwconv.kernels.artifact import Artifact, Extent, Scalar
 from dwconv.kernels.kernel import Kernel
 from dwconv.kernels.sass import disassemble
-from dwconv.measure.simulator.machine import Machine
+from dwconv.measure.simulator.machine import SimulatedGpu
 from dwconv.measure.simulator.simulate import source_only, verified
 from dwconv.measure.verify.cases import make_case
 from dwconv.measure.verify.verify import verify_runs
@@ -135,7 +135,7 @@ def test_right_in_16_bits_on_extreme_values(case: str, pass_: Pass, dtype: DType
     artifact = source_only(candidate(workload, {"tile_h": 4, "tile_w": 2}), SM_90)
     for size in some_sizes(workload, 6):
         if own := at(artifact, size):
-            with Machine(artifact.at(own), folder=objects) as machine:
+            with SimulatedGpu(artifact.at(own), folder=objects) as machine:
                 case = make_case(own, data="extreme", kind="cuda")
                 verdict = verify_runs(Kernel(artifact.at(own), machine, device="cpu"), case)
             assert verdict.right, f"{own.key}: {verdict.reason}"
@@ -183,7 +183,7 @@ def test_the_same_bits_as_a_kernel_of_one_size(case: str, pass_: Pass, objects: 
         inputs = operands(own, data="normal", seed=2)
         results = []
         for artifact in (one, whole.at(own)):
-            with Machine(artifact, folder=objects) as machine:
+            with SimulatedGpu(artifact, folder=objects) as machine:
                 results.append(Kernel(artifact, machine, device="cpu")(*inputs))
         assert torch.equal(*results)
 

@@ -15,7 +15,7 @@ from dwconv.errors import InvalidConfig, NoTemplate
 from dwconv.kernels import build
 from dwconv.kernels.artifact import Artifact
 from dwconv.kernels.kernel import Kernel
-from dwconv.measure.simulator.machine import Machine
+from dwconv.measure.simulator.machine import SimulatedGpu
 from dwconv.measure.simulator.simulate import source_only, verified
 from dwconv.measure.verify.cases import make_case
 from dwconv.problems.block import Block
@@ -180,7 +180,7 @@ def test_any_batch_and_the_same_bits_every_time(pass_: Pass, text: str, dtype: D
         assert verdict.right, verdict.reason
         assert report.clean
     inputs = make_case(workload, data="normal", seed=3).inputs
-    with Machine(artifact, folder=objects) as machine:
+    with SimulatedGpu(artifact, folder=objects) as machine:
         kernel = Kernel(artifact, machine, device="cpu")
         once, again = (kernel(*inputs) for _ in range(2))
     assert all(torch.equal(first, second) for first, second in zip(once, again, strict=True))

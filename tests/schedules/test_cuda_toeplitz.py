@@ -14,7 +14,7 @@ import pytest
 
 from dwconv.kernels import build
 from dwconv.kernels.kernel import Kernel
-from dwconv.measure.simulator.machine import Machine
+from dwconv.measure.simulator.machine import SimulatedGpu
 from dwconv.measure.simulator.simulate import source_only
 from dwconv.measure.verify.cases import judge_all, make_case
 from dwconv.measure.verify.verify import verify_runs
@@ -228,7 +228,7 @@ def test_products_of_several_tiles(name: str, shape: str, objects: Path) -> None
 def test_sums_that_are_cut_off_stay_within_the_bound(name: str, dtype: DType, objects: Path) -> None:
     workload = of(name, "14 × 14, k13", dtype)
     artifact = source_only(Candidate(workload, TEMPLATES[name].space(workload, SM_90).default), SM_90)
-    with Machine(artifact, folder=objects) as machine:
+    with SimulatedGpu(artifact, folder=objects) as machine:
         verdict = verify_runs(Kernel(artifact, machine, device="cpu"), make_case(workload, data="normal", kind="cuda"))
     assert verdict.right, verdict.reason
     assert verdict.max_error > 0, "nothing was rounded"
@@ -240,7 +240,7 @@ def test_nan_spreads_to_columns_beside_and_no_further(name: str, dtype: DType, o
     assert workload is not None
     artifact = source_only(Candidate(workload, TEMPLATES[name].space(workload, SM_90).default), SM_90)
     case = make_case(workload, data="extreme", kind="cuda")
-    with Machine(artifact, folder=objects) as machine:
+    with SimulatedGpu(artifact, folder=objects) as machine:
         kernel = Kernel(artifact, machine, device="cpu")
         verdict = verify_runs(kernel, case)
         assert verdict.right, verdict.reason

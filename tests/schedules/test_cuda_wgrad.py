@@ -14,7 +14,7 @@ from dwconv.errors import InvalidConfig, NoTemplate
 from dwconv.kernels import build
 from dwconv.kernels.artifact import Artifact
 from dwconv.kernels.kernel import Kernel
-from dwconv.measure.simulator.machine import Machine
+from dwconv.measure.simulator.machine import SimulatedGpu
 from dwconv.measure.simulator.simulate import source_only, verified
 from dwconv.problems.as_written import resolve_padding
 from dwconv.problems.operands import operands
@@ -97,7 +97,7 @@ def test_any_batch_and_the_same_bits_every_time(name: str, shares: tuple[int, in
         assert verdict.right, verdict.reason
         assert report.clean
     inputs = operands(workload, data="normal", seed=3)
-    with Machine(artifact, folder=objects) as machine:
+    with SimulatedGpu(artifact, folder=objects) as machine:
         kernel = Kernel(artifact, machine, device="cpu")
         once, again = (kernel(*inputs) for _ in range(2))
     assert torch.equal(once, again)

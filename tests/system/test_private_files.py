@@ -23,7 +23,7 @@ from dwconv.system import private_files
 from dwconv.system.private_files import check_private, open_lock, read, read_sealed, write, write_sealed
 
 ANOTHER = os.geteuid() + 1
-KEPT = limits.Kept(
+KEPT = limits.KeptLimits(
     limits=Limits(memory_gb_per_s=1.0, cache_gb_per_s=1.0, cache_bytes=1, peak_gflop_per_s=1.0), readings=1
 )
 

@@ -11,7 +11,7 @@ from dwconv.problems.workload import Workload
 from dwconv.records.line import encode
 from dwconv.schedules.space import Config
 from dwconv.system import versions
-from dwconv.tuner.cluster.node import Facts, Report, Setup, Task
+from dwconv.tuner.cluster.node import Facts, NodeReport, NodeTask, Setup
 from dwconv.tuner.search.search_result import USUAL_BUDGET, Stop, TuningResult
 from tests import fake_tuning as fake
 
@@ -59,7 +59,7 @@ class FakeNode:
         self.versions_there = versions.installed() if versions_there is None else versions_there
         self.dies_s, self.silent_s = dies_s, silent_s
         self.sends, self.failure = sends, failure
-        self.tasks: list[Task] = []
+        self.tasks: list[NodeTask] = []
         self.ended = False
         self.pending: tuple[float, object] | None = None
         self.clock = Clock()
@@ -89,7 +89,7 @@ class FakeNode:
     def _start(self, setup: Setup) -> tuple[float, object]:
         return self.clock.now_s, Facts(target=self.target, place=self.place)
 
-    def _begin(self, task: Task) -> tuple[float, object]:
+    def _begin(self, task: NodeTask) -> tuple[float, object]:
         self.tasks.append(task)
         self._began_s, self._sent = self.clock.now_s, 0
         return self.clock.now_s, None
@@ -102,8 +102,8 @@ class FakeNode:
         lines = tuple(map(self._record, range(before, self._sent)))
         ended = made_s[-1] <= at_s
         if ended and self.failure:
-            return at_s, Report(lines=lines, ended=True, failure=self.failure)
-        return at_s, Report(lines=lines, ended=ended, state=self._state(ended=ended))
+            return at_s, NodeReport(lines=lines, ended=True, failure=self.failure)
+        return at_s, NodeReport(lines=lines, ended=ended, state=self._state(ended=ended))
 
     def _record(self, number: int) -> bytes:
         workload = self.tasks[-1].workload

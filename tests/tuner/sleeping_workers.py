@@ -14,7 +14,7 @@ from dwconv.records.record import TuningRecord
 from dwconv.schedules import template as template_module
 from dwconv.schedules.template import Candidate
 from dwconv.tuner.cluster.node import Facts, Setup
-from dwconv.tuner.cluster.worker import Worker
+from dwconv.tuner.cluster.worker import NodeWorker
 from dwconv.tuner.search import loop, search_state
 from tests import fake_tuning as fake
 
@@ -38,7 +38,7 @@ class SleepingRunner(fake.FakeRunner):
         return (dataclasses.replace(record, device=self._device) for record in super().confirm(candidates))
 
 
-class SleepingWorker(Worker):
+class SleepingWorker(NodeWorker):
     """A worker on a machine of its own, as it says."""
 
     device = fake.TARGET.device

@@ -49,7 +49,9 @@ def test_each_name_is_raced_on_a_gpu_that_has_it(gpus: None, monkeypatch: pytest
     jobs: list[int] = []
     monkeypatch.setattr(contention, "cores", lambda: 12)
 
-    def race_on(counts: dict[Workload, int], target: Target, *, workers: runner.Workers, **_: object) -> RaceResult:
+    def race_on(
+        counts: dict[Workload, int], target: Target, *, workers: runner.WorkerProcesses, **_: object
+    ) -> RaceResult:
         environment = settings.worker_environment(threads=1, gpu=workers.measurer._gpu)
         jobs.append(workers.jobs)
         raced[target.device] = environment.get("CUDA_VISIBLE_DEVICES", "all"), dict(counts)

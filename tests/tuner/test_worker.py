@@ -8,8 +8,8 @@ from types import SimpleNamespace
 from dwconv.records.line import decode, encode
 from dwconv.schedules import template as template_module
 from dwconv.tuner.choices import Choices
-from dwconv.tuner.cluster.node import Report, Task
-from dwconv.tuner.cluster.worker import Outbox, Worker
+from dwconv.tuner.cluster.node import NodeReport, NodeTask
+from dwconv.tuner.cluster.worker import NodeWorker, Outbox
 from dwconv.tuner.search import loop
 from dwconv.tuner.search.search_result import Stop
 from tests import fake_tuning as fake
@@ -22,23 +22,23 @@ def test_each_record_is_sent_once_and_news_and_the_end_at_once():
     outbox = Outbox()
     threading.Timer(0.05, outbox.append, [RECORD]).start()
     assert outbox.report(60.0).lines == (encode(RECORD),)
-    assert outbox.report(0.0) == Report()
-    threading.Timer(0.05, outbox.end, [Report(ended=True)]).start()
-    assert outbox.report(60.0) == Report(ended=True)
+    assert outbox.report(0.0) == NodeReport()
+    threading.Timer(0.05, outbox.end, [NodeReport(ended=True)]).start()
+    assert outbox.report(60.0) == NodeReport(ended=True)
 
 
 def ready_worker(monkeypatch, runner):
     """On a fake device, with ``runner``."""
     monkeypatch.setattr(template_module, "all_templates", lambda: {"fake.fprop": fake.template()})
     monkeypatch.setattr(loop, "make_runner", lambda *_, **__: runner)
-    worker = Worker("cpu")
+    worker = NodeWorker("cpu")
     worker._ready = Choices(), fake.TARGET, SimpleNamespace(measurer=SimpleNamespace(running=True))
     return worker
 
 
 def end_of(worker, workload=fake.WORKLOAD, *, records=()):
     """All records, and the last report."""
-    worker.begin(Task(workload=workload, budget=BUDGET, records=tuple(records), others=()))
+    worker.begin(NodeTask(workload=workload, budget=BUDGET, records=tuple(records), others=()))
     lines = []
     while not (report := worker.report(5.0)).ended:
         lines += report.lines

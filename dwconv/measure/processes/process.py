@@ -28,8 +28,8 @@ from dwconv.measure.processes.started_process import Running
 from dwconv.measure.processes.worker import (
     MOST_EXTENSION,
     READY,
-    Answer,
     Request,
+    WorkerAnswer,
     one_line,
     receive,
     send,
@@ -225,7 +225,7 @@ class IsolatedProcess:
     def _take(self, message: Any) -> None:
         assert self._request is not None
         expected = self._request if self._ready else READY
-        if not isinstance(message, Answer) or message.number != expected.number:
+        if not isinstance(message, WorkerAnswer) or message.number != expected.number:
             raise _nonsense("a message that answers nothing")
         if message.error:
             raise RequestFailed(message.error, shortage=Shortage(message.shortage) if message.shortage else None)

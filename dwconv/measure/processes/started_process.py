@@ -92,7 +92,7 @@ def _sweep(parent: str) -> None:
                 shutil.rmtree(folder)
 
 
-class Watch:
+class ProcessWatch:
     """Watches a process and its children: ``resident_bytes`` is the memory they take, ``waited_s`` how long they were
     ready to run but had no core. Both are 0 if the system does not report them."""
 
@@ -158,7 +158,7 @@ class Running:
     process: subprocess.Popen[bytes]
     connection: socket.socket
     scratch: Scratch
-    watch: Watch
+    watch: ProcessWatch
 
     @classmethod
     def start(cls, role: str, *, threads: int, vector_set: str | None = None, gpu: int = 0) -> Running:
@@ -181,7 +181,7 @@ class Running:
                     start_new_session=True,
                 )
             undo.pop_all()
-        return cls(process=process, connection=ours, scratch=scratch, watch=Watch(process.pid))
+        return cls(process=process, connection=ours, scratch=scratch, watch=ProcessWatch(process.pid))
 
     def end(self) -> int:
         """End it with all processes that it started; return its exit status."""

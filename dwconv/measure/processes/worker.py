@@ -95,7 +95,7 @@ class Request:
 
 @message
 @dataclass(frozen=True, kw_only=True)
-class Answer:
+class WorkerAnswer:
     """The value that the handler returned, with the number of the request; or the name and the first line of the
     exception that it raised, and the value of a ``Shortage`` if that was the reason. Number 0 means: ready."""
 
@@ -152,7 +152,7 @@ def _serve(connection: socket.socket, role: str) -> None:
     if made.error:
         send(connection, made)
         return
-    send(connection, Answer(number=READY.number, body=None))
+    send(connection, WorkerAnswer(number=READY.number, body=None))
     while True:
         request = receive(connection)
         with _limit(request.timeout_s * MOST_EXTENSION + _GRACE_S):
@@ -163,17 +163,17 @@ def _serve(connection: socket.socket, role: str) -> None:
             send(connection, _failed(request, error))
 
 
-def _answer(handler: Handler, request: Request) -> Answer:
+def _answer(handler: Handler, request: Request) -> WorkerAnswer:
     try:
-        return Answer(number=request.number, body=handler(request.body))
+        return WorkerAnswer(number=request.number, body=handler(request.body))
     except Exception as error:  # noqa: BLE001  the one place where everything is caught: a bad candidate costs itself
         return _failed(request, error)
 
 
-def _failed(request: Request, error: Exception) -> Answer:
+def _failed(request: Request, error: Exception) -> WorkerAnswer:
     shortage = shortage_of(error)
     reason = f"{type(error).__name__}: {one_line(error)}"
-    return Answer(number=request.number, error=reason, shortage=shortage.value if shortage else None)
+    return WorkerAnswer(number=request.number, error=reason, shortage=shortage.value if shortage else None)
 
 
 @contextlib.contextmanager

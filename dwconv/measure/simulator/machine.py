@@ -1,4 +1,4 @@
-"""Machine: an artifact's kernels, run on the CPU thread by thread, with every memory access watched.
+"""SimulatedGpu: an artifact's kernels, run on the CPU thread by thread, with every memory access watched.
 
 Its report has the findings: faults, and the cost of memory accesses.
 """
@@ -22,7 +22,7 @@ from dwconv.measure.simulator.compile import compile_kernels, source_lines
 from dwconv.problems.workload import ITEMSIZE
 
 
-class Kind(str, Enum):
+class FaultKind(str, Enum):
     """Kinds of faults, in the order of state.h: the one that explains most comes first."""
 
     OUT_OF_BOUNDS = "out of bounds"
@@ -38,7 +38,7 @@ class Kind(str, Enum):
 class Fault:
     """Something that a kernel must not do, with the first place and thread that did it."""
 
-    kind: Kind
+    kind: FaultKind
     where: str
     """A tensor, an array in shared memory, ``barrier`` or ``warp``."""
     detail: str
@@ -58,7 +58,7 @@ class Fault:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Counts:
+class RequestCounts:
     """Requests to shared memory in the blocks that were counted; a request is one instruction of one warp."""
 
     requests: int = 0
@@ -76,10 +76,10 @@ class Counts:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Report:
+class SimulatorReport:
     faults: tuple[Fault, ...]
     """Those that explain most first."""
-    counts: Counts
+    counts: RequestCounts
 
     @property
     def clean(self) -> bool:
@@ -103,7 +103,7 @@ class NativeFault(ctypes.Structure):
 
 
 class NativeCounts(ctypes.Structure):
-    _fields_ = tuple((name, ctypes.c_int64) for name in Counts.__dataclass_fields__)
+    _fields_ = tuple((name, ctypes.c_int64) for name in RequestCounts.__dataclass_fields__)
 
 
 _MOST_PLACES = 3
@@ -114,7 +114,7 @@ class NativeFound(ctypes.Structure):
     _fields_ = (
         ("counts", NativeCounts),
         ("faults", ctypes.c_int64),
-        ("fault", NativeFault * (_MOST_PLACES * len(Kind))),
+        ("fault", NativeFault * (_MOST_PLACES * len(FaultKind))),
     )
 
 
@@ -124,7 +124,7 @@ COUNTED_BLOCKS = 8
 _INPUT, _RESULT = 0, 1
 
 
-class Machine(AbstractContextManager["Machine"]):
+class SimulatedGpu(AbstractContextManager["SimulatedGpu"]):
     """Called like a kernel of dwconv.kernels.launch, with the batch size and the addresses of ``artifact.arguments`` in
     this process's own memory; writes what the kernels write.
 
@@ -139,7 +139,7 @@ class Machine(AbstractContextManager["Machine"]):
         self._path = compile_kernels(artifact.source, artifact.launches, folder=folder)
         self._library = _load(self._path)
         self._closed = False
-        self.report: Report | None = None
+        self.report: SimulatorReport | None = None
 
     def __call__(self, batch: int, *addresses: int) -> None:
         if self.report is not None and any(fault.kind in _STOPPING for fault in self.report.faults):
@@ -156,7 +156,7 @@ class Machine(AbstractContextManager["Machine"]):
             if self.report is None:
                 self.report = self._read_report()
 
-    def sample(self, *, batch: int, most_blocks: int = COUNTED_BLOCKS) -> Report:
+    def sample(self, *, batch: int, most_blocks: int = COUNTED_BLOCKS) -> SimulatorReport:
         """Run only some blocks of each launch, spread over the grid, on zeros. Reports the cost of their accesses, and
         faults seen in them. Memory that no block touches is never allocated, so tensors may be of any size."""
         with _Memory(self._library) as memory:
@@ -202,7 +202,7 @@ class Machine(AbstractContextManager["Machine"]):
             if stopped:
                 return
 
-    def _read_report(self) -> Report:
+    def _read_report(self) -> SimulatorReport:
         found = NativeFound.from_address(self._library.sim_found())
         native = found.fault[: found.faults]
         base = self._library.sim_base()
@@ -213,7 +213,7 @@ class Machine(AbstractContextManager["Machine"]):
         source = self._artifact.source.splitlines()
         faults = [
             Fault(
-                kind=list(Kind)[fault.kind],
+                kind=list(FaultKind)[fault.kind],
                 where=fault.region.decode(),
                 detail=fault.detail.decode(),
                 offset=fault.offset,
@@ -224,11 +224,13 @@ class Machine(AbstractContextManager["Machine"]):
             )
             for fault, line in zip(native, lines, strict=True)
         ]
-        counts = Counts(**{name: getattr(found.counts, name) for name in Counts.__dataclass_fields__})
-        return Report(faults=tuple(sorted(faults, key=lambda fault: list(Kind).index(fault.kind))), counts=counts)
+        counts = RequestCounts(**{name: getattr(found.counts, name) for name in RequestCounts.__dataclass_fields__})
+        return SimulatorReport(
+            faults=tuple(sorted(faults, key=lambda fault: list(FaultKind).index(fault.kind))), counts=counts
+        )
 
 
-_STOPPING = (Kind.OUT_OF_BOUNDS, Kind.MISALIGNED, Kind.DIVERGENCE)
+_STOPPING = (FaultKind.OUT_OF_BOUNDS, FaultKind.MISALIGNED, FaultKind.DIVERGENCE)
 
 
 class _Memory:

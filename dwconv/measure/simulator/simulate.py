@@ -17,7 +17,7 @@ from dwconv.kernels.cpu import describe
 from dwconv.kernels.cuda import lower
 from dwconv.kernels.entry import message
 from dwconv.kernels.kernel import Kernel
-from dwconv.measure.simulator.machine import COUNTED_BLOCKS, Machine, Report
+from dwconv.measure.simulator.machine import COUNTED_BLOCKS, SimulatedGpu, SimulatorReport
 from dwconv.measure.verify.cases import Case, make_case
 from dwconv.measure.verify.verify import verify_runs
 from dwconv.problems.target import CudaTarget
@@ -107,11 +107,11 @@ def _batch(workload: Workload) -> int:
     return max(two, min(workload.batch, MOST_PRODUCTS // of_one))
 
 
-def verified(artifact: Artifact, workload: Workload, *, folder: Path) -> tuple[Verdict, Report]:
+def verified(artifact: Artifact, workload: Workload, *, folder: Path) -> tuple[Verdict, SimulatorReport]:
     """Run all of it, and judge it as any other kernel is judged. A fault alone makes it wrong. One of any size runs at
     that of the workload."""
     artifact = artifact.at(workload) if workload.any_size else artifact
-    with Machine(artifact, folder=folder) as machine:
+    with SimulatedGpu(artifact, folder=folder) as machine:
         verdict = verify_runs(Kernel(artifact, machine, device="cpu"), _case(workload))
         assert machine.report is not None
         return _with_faults(verdict, machine.report), machine.report
@@ -127,12 +127,12 @@ def _sampled(artifact: Artifact, *, folder: Path) -> Verdict:
     launch = artifact.launches[0]
     blocks = math.prod(size.at(batch) if isinstance(size, Extent) else size for size in launch.grid)
     of_a_block = max(1, products(artifact.candidate.workload.with_batch(batch)) // blocks)
-    with Machine(artifact, folder=folder) as machine:
+    with SimulatedGpu(artifact, folder=folder) as machine:
         report = machine.sample(batch=batch, most_blocks=max(2, min(COUNTED_BLOCKS, MOST_PRODUCTS // of_a_block)))
     return _with_faults(Verdict(right=True, max_error=0.0, allowed_error=0.0), report)
 
 
-def _with_faults(verdict: Verdict, report: Report) -> Verdict:
+def _with_faults(verdict: Verdict, report: SimulatorReport) -> Verdict:
     if report.clean:
         return verdict
     reason = str(report.faults[0])

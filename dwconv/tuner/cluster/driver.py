@@ -20,7 +20,7 @@ from dwconv.errors import LogError, NoCluster, NodeLost, NoTemplate, one_line, s
 from dwconv.problems.workload import Workload
 from dwconv.system import versions
 from dwconv.tuner.campaign import shared
-from dwconv.tuner.cluster.node import DeviceWork, Facts, Link, Node, Report, Setup
+from dwconv.tuner.cluster.node import DeviceWork, Facts, Node, NodeLink, NodeReport, Setup
 from dwconv.tuner.results_table import PLAIN_LINE_EVERY_S, state, task_label
 from dwconv.tuner.search.search_result import ctrl_c_waits
 from dwconv.tuner.tuned import TunedDevices
@@ -55,7 +55,7 @@ class _Driver:
         self._counts = counts
         self._setup = setup
         self._network = network
-        self._nodes: dict[Link, Node] = {link: Node(link=link) for link in cluster.links}
+        self._nodes: dict[NodeLink, Node] = {link: Node(link=link) for link in cluster.links}
         self._devices: dict[str, DeviceWork] = {}
         self._sharing = contextlib.ExitStack()
         self._share_if_due: list[Callable[[], None]] = []
@@ -135,7 +135,7 @@ class _Driver:
         self._devices[name].join(node)
 
     def _take_report(self, node: Node, report: object) -> None:
-        assert isinstance(report, Report)
+        assert isinstance(report, NodeReport)
         device = self._devices[node.device]
         node.state = report.state or node.state
         for line in report.lines:

@@ -46,7 +46,7 @@ class Facts:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Task:
+class NodeTask:
     """A workload to tune, and what is known of it."""
 
     workload: Workload
@@ -59,7 +59,7 @@ class Task:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Report:
+class NodeReport:
     """How a node stands with its task."""
 
     lines: Lines = ()
@@ -74,7 +74,7 @@ class Report:
     """Why the node cannot go on."""
 
 
-class Link(Protocol):
+class NodeLink(Protocol):
     """The way to the worker of a node, such as an actor of Ray."""
 
     name: str
@@ -93,7 +93,7 @@ class Link(Protocol):
 class Node:
     """A node and what it does."""
 
-    link: Link
+    link: NodeLink
     device: str = ""
     """The name of its device; empty until it is known."""
     place: str = ""
@@ -127,7 +127,7 @@ class DeviceWork:
         self.nodes.append(node)
         self.campaign.agenda.join(node)
 
-    def task_for(self, node: Node) -> Task | None:
+    def task_for(self, node: Node) -> NodeTask | None:
         """The next workload, with what is known of it now; None if there is nothing left, or no time."""
         given = self.campaign.agenda.next(node)
         if given is None:
@@ -139,7 +139,7 @@ class DeviceWork:
         others = [*known.records(node.workload, device), *known.bests_of_kind(node.workload)]
         unique = {id(each): each for each in others}.values()
         budget = self.campaign.budget(node.workload, seconds=seconds)
-        return Task(workload=node.workload, budget=budget, records=_lines(records), others=_lines(unique))
+        return NodeTask(workload=node.workload, budget=budget, records=_lines(records), others=_lines(unique))
 
     def keep(self, line: bytes, node: Node) -> None:
         """Write a record that ``node`` has made; it is on disk when this returns. Raises LogError if it cannot be
@@ -152,7 +152,7 @@ class DeviceWork:
             raise NodeLost("it sent a record of something else than its task")
         self.campaign.log.append(record)
 
-    def end(self, node: Node, report: Report) -> None:
+    def end(self, node: Node, report: NodeReport) -> None:
         """The search of ``node`` is over."""
         assert node.workload is not None
         workload, node.workload = node.workload, None

@@ -1,7 +1,7 @@
 """A cluster of Ray: an actor for each device. The only file that imports Ray.
 
 A node with GPUs has an actor for each of them, any other node one for its cores, which Ray then gives to no other.
-Actors get their work by name and data (``worker.Worker``); dwconv is installed on every node.
+Actors get their work by name and data (``worker.NodeWorker``); dwconv is installed on every node.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dwconv.system import interpreter
 if TYPE_CHECKING:
     import ray
 
-WORKER = "dwconv.tuner.cluster.worker:Worker"
+WORKER = "dwconv.tuner.cluster.worker:NodeWorker"
 _MOST_SAID = 300
 _ANSWER_S = 10.0
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")

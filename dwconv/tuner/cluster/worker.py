@@ -1,4 +1,4 @@
-"""Worker: the side of a node. It tunes one workload after the other on its own device, as the driver sends them.
+"""NodeWorker: the side of a node. It tunes one workload after the other on its own device, as the driver sends them.
 
 start(setup) ─► facts       begin(task) ─► report() ─► report() ─► … ─► ended
                                  │            ▲
@@ -25,23 +25,23 @@ from dwconv.records.line import decode, encode
 from dwconv.records.record import TuningRecord
 from dwconv.system import versions
 from dwconv.tuner.campaign import doubt_limits, prepared_cpu
-from dwconv.tuner.cluster.node import Facts, Report, Setup, Task
+from dwconv.tuner.cluster.node import Facts, NodeReport, NodeTask, Setup
 from dwconv.tuner.results_table import Outcome
 from dwconv.tuner.search import loop
 from dwconv.tuner.search.search_result import TuningResult
 
 if TYPE_CHECKING:
-    from dwconv.measure.runner import Workers
+    from dwconv.measure.runner import WorkerProcesses
     from dwconv.tuner.choices import Choices
 
 
-class Worker:
+class NodeWorker:
     """Tunes on the device that this process was given, a ``cpu`` or a ``cuda``. Its methods are called by the driver,
     one at a time."""
 
     def __init__(self, kind: str) -> None:
         self._kind = kind
-        self._ready: tuple[Choices, Target, Workers] | None = None
+        self._ready: tuple[Choices, Target, WorkerProcesses] | None = None
         self._outbox = Outbox()
 
     def versions(self) -> dict[str, str]:
@@ -59,17 +59,17 @@ class Worker:
         self._ready = choices, target, choices.workers(target)
         return Facts(target=target, place=place_of(target))
 
-    def begin(self, task: Task) -> None:
+    def begin(self, task: NodeTask) -> None:
         """Tune a workload from now on; ``report`` gives its state."""
         self._outbox = Outbox()
         threading.Thread(target=self._tune, args=(task, self._outbox), daemon=True).start()
 
-    def report(self, wait_s: float) -> Report:
+    def report(self, wait_s: float) -> NodeReport:
         """How the task stands, with its new records. Where there are none, and it has not ended, the answer comes after
         ``wait_s``."""
         return self._outbox.report(wait_s)
 
-    def _tune(self, task: Task, outbox: Outbox) -> None:
+    def _tune(self, task: NodeTask, outbox: Outbox) -> None:
         assert self._ready
         choices, target, workers = self._ready
         known = Database.of(map(decode, task.others)).behind(map(decode, task.records), [])
@@ -83,14 +83,14 @@ class Worker:
                 progress=outbox.tell,
             )
         except NoTemplate as error:
-            outbox.end(Report(ended=True, reason=str(error)))
+            outbox.end(NodeReport(ended=True, reason=str(error)))
         except DwconvError as error:
-            outbox.end(Report(ended=True, failure=str(error)))
+            outbox.end(NodeReport(ended=True, failure=str(error)))
         except Exception as error:  # noqa: BLE001  it would be lost
-            outbox.end(Report(ended=True, failure=described_error(error)))
+            outbox.end(NodeReport(ended=True, failure=described_error(error)))
         else:
             doubt_limits([Outcome(workload=task.workload, result=result)], target)
-            outbox.end(Report(ended=True, state=result))
+            outbox.end(NodeReport(ended=True, state=result))
 
 
 class Outbox:
@@ -99,7 +99,7 @@ class Outbox:
     def __init__(self) -> None:
         self._news = threading.Condition()
         self._lines: list[bytes] = []
-        self._now = Report()
+        self._now = NodeReport()
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
@@ -113,14 +113,14 @@ class Outbox:
 
     def tell(self, state: TuningResult) -> None:
         with self._news:
-            self._now = Report(state=state)
+            self._now = NodeReport(state=state)
 
-    def end(self, report: Report) -> None:
+    def end(self, report: NodeReport) -> None:
         with self._news:
             self._now = report
             self._news.notify_all()
 
-    def report(self, wait_s: float) -> Report:
+    def report(self, wait_s: float) -> NodeReport:
         """Forgets the records in it: the driver has them, or the node is lost."""
         with self._news:
             self._news.wait_for(lambda: self._lines or self._now.ended, timeout=wait_s)

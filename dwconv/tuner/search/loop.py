@@ -14,7 +14,7 @@ from functools import cache
 
 from dwconv import settings
 from dwconv.dispatch.knowledge import is_current
-from dwconv.measure.runner import LocalRunner, Runner, Workers
+from dwconv.measure.runner import LocalRunner, Runner, WorkerProcesses
 from dwconv.problems.target import CudaTarget, Target, check_present
 from dwconv.problems.workload import Workload
 from dwconv.records.database import Database
@@ -105,7 +105,7 @@ class SearchPlan:
     the log, which is read if this is None and it is a file; its own places are what counts as measured here."""
     jobs: int = 1
     """Builds at a time, unless ``workers`` are lent."""
-    workers: Workers | None = None
+    workers: WorkerProcesses | None = None
     """Processes to borrow, from a caller that tunes several workloads."""
 
     def predicts(self, target: Target) -> bool:

@@ -10,7 +10,7 @@ import torch
 
 from dwconv.kernels.artifact import Argument, Artifact, Extent, Launch
 from dwconv.kernels.entry import message
-from dwconv.measure.simulator.machine import Kind, Machine, Report
+from dwconv.measure.simulator.machine import FaultKind, SimulatedGpu, SimulatorReport
 from dwconv.measure.simulator.simulate import source_only, verified
 from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import Workload
@@ -25,11 +25,11 @@ _ANY = Candidate(
 
 @dataclass(frozen=True, kw_only=True)
 class Ran:
-    report: Report
+    report: SimulatorReport
     y: torch.Tensor
 
     @property
-    def kinds(self) -> set[Kind]:
+    def kinds(self) -> set[FaultKind]:
         return {fault.kind for fault in self.report.faults}
 
 
@@ -64,7 +64,7 @@ def run(
     kind = getattr(torch, dtype)
     x = torch.arange(size).to(kind) if x is None else x
     y = torch.full((1, size), float("nan"), dtype=kind)
-    with Machine(artifact, folder=folder) as machine:
+    with SimulatedGpu(artifact, folder=folder) as machine:
         tensors = x.contiguous(), torch.full((size,), 2.0, dtype=kind), y, torch.full((size,), float("nan"))
         machine(1, *(tensor.data_ptr() for tensor in tensors))
         assert machine.report is not None

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from dwconv.measure.simulator.machine import Counts, Kind
+from dwconv.measure.simulator.machine import FaultKind, RequestCounts
 from tests.measure.simulator.sources import Ran, kernel, run
 
 
-def counts(body: str, objects: Path, **other: int) -> Counts:
+def counts(body: str, objects: Path, **other: int) -> RequestCounts:
     ran = run(kernel(body), objects, **other)  # type: ignore[arg-type]
     assert ran.report.clean, ran.report
     return ran.report.counts
@@ -185,15 +185,15 @@ def test_a_wrong_mapping_gives_wrong_numbers(part: str, replacement: str, object
 @pytest.mark.parametrize(
     ("part", "replacement", "kind"),
     [
-        ("(384 + ((t % 16) * 8))", "(400 + ((t % 16) * 8))", Kind.OUT_OF_BOUNDS),
-        ("(384 + ((t % 16) * 8))", "(384 + ((t % 16) * 7))", Kind.MISALIGNED),
-        ("  __syncthreads();\n", "", Kind.RACE),
-        ("i < 8", "i < 7", Kind.UNINITIALISED),
-        ("  mma_16", "  if (t < 31) mma_16", Kind.DIVERGENCE),
+        ("(384 + ((t % 16) * 8))", "(400 + ((t % 16) * 8))", FaultKind.OUT_OF_BOUNDS),
+        ("(384 + ((t % 16) * 8))", "(384 + ((t % 16) * 7))", FaultKind.MISALIGNED),
+        ("  __syncthreads();\n", "", FaultKind.RACE),
+        ("i < 8", "i < 7", FaultKind.UNINITIALISED),
+        ("  mma_16", "  if (t < 31) mma_16", FaultKind.DIVERGENCE),
     ],
     ids=["row out of bounds", "row off a vector", "no barrier", "a row is missing", "a lane is missing"],
 )  # fmt: skip
-def test_planted(part: str, replacement: str, kind: Kind, objects: Path) -> None:
+def test_planted(part: str, replacement: str, kind: FaultKind, objects: Path) -> None:
     found = ran(planted(part, replacement), objects)
     assert kind in found.kinds, found.report
 
@@ -202,8 +202,8 @@ def test_a_warp_is_whole_and_at_one_instruction(objects: Path) -> None:
     """Half of the warp comes to another multiplication, which TVM prints as a call of the same function."""
     call = PRODUCT.split("  mma_16")[1].split("\n")[0]
     body = planted(f"  mma_16{call}", f"  if (t < 16) {{\n  mma_16{call}\n  }} else {{\n  mma_16{call}\n  }}")
-    assert ran(body, objects).kinds == {Kind.DIVERGENCE}
-    assert Kind.DIVERGENCE in ran(PRODUCT, objects, threads=31).kinds
+    assert ran(body, objects).kinds == {FaultKind.DIVERGENCE}
+    assert FaultKind.DIVERGENCE in ran(PRODUCT, objects, threads=31).kinds
 
 
 @pytest.mark.parametrize(("pitch", "turns"), [(24, 4), (16, 8), (64, 32)])

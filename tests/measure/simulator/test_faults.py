@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from dwconv.measure.simulator.machine import Kind
+from dwconv.measure.simulator.machine import FaultKind
 from tests.measure.simulator.sources import kernel, run
 
 NEIGHBOURS = kernel(
@@ -68,13 +68,13 @@ def test_a_good_kernel_is_clean_and_right(objects: Path) -> None:
     ("part", "replacement", "kind"),
     [
         ("", "", None),
-        ("  __syncthreads();\n", "", Kind.RACE),
-        ("2 * t + 128", "2 * t + 192", Kind.OUT_OF_BOUNDS),
-        ("*(pair*)(tile + 2 * t) =", "if (t < 63) *(pair*)(tile + 2 * t) =", Kind.UNINITIALISED),
+        ("  __syncthreads();\n", "", FaultKind.RACE),
+        ("2 * t + 128", "2 * t + 192", FaultKind.OUT_OF_BOUNDS),
+        ("*(pair*)(tile + 2 * t) =", "if (t < 63) *(pair*)(tile + 2 * t) =", FaultKind.UNINITIALISED),
     ],
 )
 def test_a_store_of_what_a_function_returns_is_seen(
-    part: str, replacement: str, kind: Kind | None, objects: Path
+    part: str, replacement: str, kind: FaultKind | None, objects: Path
 ) -> None:
     ran = run(without(PAIRS, part, replacement) if part else PAIRS, objects)
     assert [fault.kind for fault in ran.report.faults][:1] == ([kind] if kind else [])
@@ -83,35 +83,35 @@ def test_a_store_of_what_a_function_returns_is_seen(
 @pytest.mark.parametrize(
     ("fault", "part", "replacement", "kind", "where"),
     [
-        ("removed barrier", "  __syncthreads();\n", "", Kind.RACE, "tile"),
-        ("shifted index", "x_ptr[(((i * 64) + t) - 1)]", "x_ptr[(((i * 64) + t) - 2)]", Kind.OUT_OF_BOUNDS, "x"),
-        ("dropped guard", "(1 <= ((i * 64) + t)) && ", "", Kind.OUT_OF_BOUNDS, "x"),
-        ("short tile", "tile[68]", "tile[65]", Kind.OUT_OF_BOUNDS, "tile"),
-        ("missing tail", "i < 2", "i < 1", Kind.UNINITIALISED, "tile"),
-        ("write past the end", "y_ptr[t]", "y_ptr[(t + 1)]", Kind.OUT_OF_BOUNDS, "y"),
-        ("all write one", "y_ptr[t]", "y_ptr[(t / 2)]", Kind.RACE, "y"),
-        ("write to an input", "y_ptr[t]", "x_ptr[t]", Kind.INPUT_CHANGED, "x"),
-        ("reads the result", "y_ptr[t] = ", "y_ptr[t] = y_ptr[t] + ", Kind.UNINITIALISED, "y"),
-        ("far away", "y_ptr[t]", "y_ptr[(t + 50000000)]", Kind.OUT_OF_BOUNDS, "y"),
-        ("a wild pointer", "y_ptr[t]", "*(float*)(0x1000 + t)", Kind.OUT_OF_BOUNDS, "unknown memory"),
-        ("local array", "sum[0] + tile", "sum[k] + tile", Kind.OUT_OF_BOUNDS, "a local array"),
-        ("some threads leave", "  __sync", "  if (t == 63) return;\n  __sync", Kind.DIVERGENCE, "barrier"),
-        ("some threads skip", "__syncthreads();", "if (t < 63) { __syncthreads(); }", Kind.DIVERGENCE, "barrier"),
+        ("removed barrier", "  __syncthreads();\n", "", FaultKind.RACE, "tile"),
+        ("shifted index", "x_ptr[(((i * 64) + t) - 1)]", "x_ptr[(((i * 64) + t) - 2)]", FaultKind.OUT_OF_BOUNDS, "x"),
+        ("dropped guard", "(1 <= ((i * 64) + t)) && ", "", FaultKind.OUT_OF_BOUNDS, "x"),
+        ("short tile", "tile[68]", "tile[65]", FaultKind.OUT_OF_BOUNDS, "tile"),
+        ("missing tail", "i < 2", "i < 1", FaultKind.UNINITIALISED, "tile"),
+        ("write past the end", "y_ptr[t]", "y_ptr[(t + 1)]", FaultKind.OUT_OF_BOUNDS, "y"),
+        ("all write one", "y_ptr[t]", "y_ptr[(t / 2)]", FaultKind.RACE, "y"),
+        ("write to an input", "y_ptr[t]", "x_ptr[t]", FaultKind.INPUT_CHANGED, "x"),
+        ("reads the result", "y_ptr[t] = ", "y_ptr[t] = y_ptr[t] + ", FaultKind.UNINITIALISED, "y"),
+        ("far away", "y_ptr[t]", "y_ptr[(t + 50000000)]", FaultKind.OUT_OF_BOUNDS, "y"),
+        ("a wild pointer", "y_ptr[t]", "*(float*)(0x1000 + t)", FaultKind.OUT_OF_BOUNDS, "unknown memory"),
+        ("local array", "sum[0] + tile", "sum[k] + tile", FaultKind.OUT_OF_BOUNDS, "a local array"),
+        ("some threads leave", "  __sync", "  if (t == 63) return;\n  __sync", FaultKind.DIVERGENCE, "barrier"),
+        ("some threads skip", "__syncthreads();", "if (t < 63) { __syncthreads(); }", FaultKind.DIVERGENCE, "barrier"),
         (
             "two barriers",
             "__syncthreads();",
             "if (t < 32) {\n__syncthreads();\n} else {\n__syncthreads();\n}",
-            Kind.DIVERGENCE,
+            FaultKind.DIVERGENCE,
             "barrier",
         ),
     ],
 )  # fmt: skip
-def test_planted(fault: str, part: str, replacement: str, kind: Kind, where: str, objects: Path) -> None:
+def test_planted(fault: str, part: str, replacement: str, kind: FaultKind, where: str, objects: Path) -> None:
     source = without(NEIGHBOURS, part, replacement)
     ran = run(source, objects)
     first = ran.report.faults[0]
     assert (first.kind, first.where) == (kind, where), ran.report
-    if kind is not Kind.DIVERGENCE:
+    if kind is not FaultKind.DIVERGENCE:
         assert first.text and first.line == source.splitlines().index(next(
             line for line in source.splitlines() if line.strip() == first.text
         )) + 1  # fmt: skip
@@ -121,7 +121,7 @@ def test_a_barrier_that_comes_too_often_for_some(objects: Path) -> None:
     source = kernel(
         "  for (int i = 0; i < (t + 64) / 64 + (t / 32); ++i) {\n    __syncthreads();\n  }\n  y_ptr[t] = 0.0f;"
     )
-    assert run(source, objects).kinds == {Kind.DIVERGENCE}
+    assert run(source, objects).kinds == {FaultKind.DIVERGENCE}
 
 
 def test_an_unset_local_variable_does_not_look_right(objects: Path) -> None:
@@ -129,8 +129,8 @@ def test_an_unset_local_variable_does_not_look_right(objects: Path) -> None:
     assert run(source, objects).y.abs().min() > 1e30
 
 
-@pytest.mark.parametrize(("second", "kind"), [("w_ptr[t]", None), ("w_ptr[(t + 64)]", Kind.OUT_OF_BOUNDS)])
-def test_only_some_threads(second: str, kind: Kind | None, objects: Path) -> None:
+@pytest.mark.parametrize(("second", "kind"), [("w_ptr[t]", None), ("w_ptr[(t + 64)]", FaultKind.OUT_OF_BOUNDS)])
+def test_only_some_threads(second: str, kind: FaultKind | None, objects: Path) -> None:
     source = kernel(f"  if (t < 7) {{\n    y_ptr[t] = {second};\n  }}")
     assert run(source, objects).kinds == ({kind} if kind else set())
 
@@ -139,7 +139,7 @@ def test_the_cause_is_not_lost_among_the_consequences(objects: Path) -> None:
     reads = "\n".join(f"  sum = sum + tile[(63 - t)] * {i}.0f + tile[((t + {i}) % 64)];" for i in range(40))
     body = f"  __shared__ float tile[64];\n  float sum = 0.0f;\n  tile[t] = x_ptr[t];\n{reads}\n  y_ptr[t] = sum;"
     report = run(kernel(body), objects).report
-    assert report.faults[0].kind is Kind.RACE and len(report.faults) < 24
+    assert report.faults[0].kind is FaultKind.RACE and len(report.faults) < 24
 
 
 # -- several blocks and several kernels ------------------------------------------------------------------------------
@@ -149,10 +149,10 @@ def test_blocks_may_not_touch_what_another_writes(objects: Path) -> None:
     body = "  y_ptr[((b * {}) + t)] = x_ptr[t];"
     assert run(kernel(body.format(32)), objects, threads=32, blocks=2).report.clean
     ran = run(kernel(body.format(31)), objects, threads=32, blocks=2)
-    assert ran.kinds == {Kind.RACE}
+    assert ran.kinds == {FaultKind.RACE}
     assert "another block" in ran.report.faults[0].detail
     source = kernel("  workspace_ptr[((b * 32) + t)] = x_ptr[t];\n  y_ptr[((b * 32) + t)] = workspace_ptr[t];")
-    assert run(source, objects, threads=32, blocks=2).kinds == {Kind.RACE}
+    assert run(source, objects, threads=32, blocks=2).kinds == {FaultKind.RACE}
 
 
 @pytest.mark.parametrize("writer", [0, 1])
@@ -160,7 +160,7 @@ def test_a_block_may_not_write_what_another_read_even_if_it_read_it_itself(write
     first = kernel("  workspace_ptr[((b * 32) + t)] = x_ptr[t];")
     body = "  y_ptr[((b * 32) + t)] = workspace_ptr[t];\n{}"
     write = f"  if (b == {writer}) {{\n    workspace_ptr[t] = 0.0f;\n  }}"
-    for line, kinds in (("", set()), (write, {Kind.RACE})):
+    for line, kinds in (("", set()), (write, {FaultKind.RACE})):
         second = kernel(body.format(line), name="second")
         ran = run(first + second, objects, threads=32, blocks=2, kernels=("k", "second"))
         assert ran.kinds == kinds
@@ -173,7 +173,7 @@ def test_a_second_kernel_may(objects: Path) -> None:
     assert run(first + second, objects, threads=32, blocks=2, kernels=("k", "second")).report.clean
     half = without(first, "[((b * 32) + t)]", "[(b + t)]")
     ran = run(half + second, objects, threads=32, blocks=2, kernels=("k", "second"))
-    assert ran.kinds == {Kind.UNINITIALISED, Kind.RACE}
+    assert ran.kinds == {FaultKind.UNINITIALISED, FaultKind.RACE}
 
 
 def test_shared_memory_starts_anew_in_every_block(objects: Path) -> None:
@@ -182,13 +182,13 @@ def test_shared_memory_starts_anew_in_every_block(objects: Path) -> None:
         "  y_ptr[((b * 32) + t)] = tile[t];"
     )
     ran = run(source, objects, threads=32, blocks=2)
-    assert ran.kinds == {Kind.UNINITIALISED} and ran.report.faults[0].block == 1
+    assert ran.kinds == {FaultKind.UNINITIALISED} and ran.report.faults[0].block == 1
 
 
 def test_a_block_may_go_on_with_what_it_wrote_itself(objects: Path) -> None:
     body = "  workspace_ptr[t] = x_ptr[t];\n{}  y_ptr[t] = workspace_ptr[(63 - t)];"
     assert run(kernel(body.format("  __syncthreads();\n")), objects).report.clean
-    assert run(kernel(body.format("")), objects).kinds >= {Kind.RACE}
+    assert run(kernel(body.format("")), objects).kinds >= {FaultKind.RACE}
 
 
 # -- asynchronous copies ---------------------------------------------------------------------------------------------
@@ -229,16 +229,16 @@ def test_asynchronous_copies(objects: Path) -> None:
 @pytest.mark.parametrize(
     ("part", "replacement", "kind"),
     [
-        ('"n"(1));', '"n"(2));', Kind.IN_FLIGHT),
-        ('    asm volatile("cp.async.wait_group %0;" :: "n"(1));\n', "", Kind.IN_FLIGHT),
-        ('  asm volatile("cp.async.commit_group;");\n  for', "  for", Kind.IN_FLIGHT),
-        ("    __syncthreads();\n", "", Kind.RACE),
-        ("((i + 1) % 3) * 32) + t, x", "(i % 3) * 32) + t, x", Kind.IN_FLIGHT),
-        ("(i + 1) * 32) + t);", "(i + 2) * 32) + t);", Kind.OUT_OF_BOUNDS),
+        ('"n"(1));', '"n"(2));', FaultKind.IN_FLIGHT),
+        ('    asm volatile("cp.async.wait_group %0;" :: "n"(1));\n', "", FaultKind.IN_FLIGHT),
+        ('  asm volatile("cp.async.commit_group;");\n  for', "  for", FaultKind.IN_FLIGHT),
+        ("    __syncthreads();\n", "", FaultKind.RACE),
+        ("((i + 1) % 3) * 32) + t, x", "(i % 3) * 32) + t, x", FaultKind.IN_FLIGHT),
+        ("(i + 1) * 32) + t);", "(i + 2) * 32) + t);", FaultKind.OUT_OF_BOUNDS),
     ],
     ids=["wrong wait_group", "no wait", "no commit", "no barrier", "wrong buffer", "source"],
 )
-def test_planted_in_a_pipeline(part: str, replacement: str, kind: Kind, objects: Path) -> None:
+def test_planted_in_a_pipeline(part: str, replacement: str, kind: FaultKind, objects: Path) -> None:
     ran = run(without(PIPELINE, part, replacement), objects, threads=32, size=96)
     assert kind in ran.kinds, ran.report
 
@@ -251,7 +251,7 @@ def test_vectors_of_floats(objects: Path) -> None:
     ran = run(source, objects, threads=16)
     assert ran.report.clean and ran.y[:4].tolist() == [0, 3, 2, 3]
     shifted = source.replace("x_ptr + (t * 4)", "x_ptr + ((t * 3) + 1)")
-    assert run(shifted, objects, threads=16).kinds == {Kind.MISALIGNED}
+    assert run(shifted, objects, threads=16).kinds == {FaultKind.MISALIGNED}
 
 
 @pytest.mark.parametrize(("dtype", "name"), [("float16", "half"), ("bfloat16", "nv_bfloat16")])
@@ -280,5 +280,5 @@ def test_dynamic_shared_memory(objects: Path) -> None:
     )
     assert run(source, objects, shared_bytes=256).report.clean
     ran = run(source, objects, shared_bytes=252)
-    assert ran.kinds == {Kind.OUT_OF_BOUNDS} and ran.report.faults[0].where == "dynamic shared memory"
-    assert run(source, objects).kinds == {Kind.OUT_OF_BOUNDS}
+    assert ran.kinds == {FaultKind.OUT_OF_BOUNDS} and ran.report.faults[0].where == "dynamic shared memory"
+    assert run(source, objects).kinds == {FaultKind.OUT_OF_BOUNDS}

@@ -22,7 +22,7 @@ from dwconv.measure.processes.process import IsolatedProcess
 from dwconv.measure.simulator import compile as compiling
 from dwconv.measure.simulator import simulate as simulating
 from dwconv.measure.simulator.compile import translate
-from dwconv.measure.simulator.machine import Machine
+from dwconv.measure.simulator.machine import SimulatedGpu
 from dwconv.measure.simulator.simulate import MOST_PRODUCTS, products, simulate, smaller, source_only
 from dwconv.problems.workload import DType, Workload
 from dwconv.records.record import Verdict
@@ -92,7 +92,7 @@ def test_of_a_large_workload_blocks_are_counted_and_fewer_channels_verified(obje
     (small,) = ran
     assert small == dataclasses.replace(LARGE, channels=small.channels, batch=small.batch)
     assert small.channels < 288 and products(small) <= MOST_PRODUCTS
-    with Machine(artifact, folder=objects) as machine:
+    with SimulatedGpu(artifact, folder=objects) as machine:
         report = machine.sample(batch=4)
     assert report.clean and report.counts.blocks == 8
     racing = dataclasses.replace(artifact, source=artifact.source.replace("__syncthreads();", ""))
@@ -111,7 +111,7 @@ def test_a_workload_is_made_smaller_by_channels_alone() -> None:
 def test_unused_memory_costs_nothing(objects: Path) -> None:
     """A few blocks of a layer of 7 GB."""
     huge = dataclasses.replace(LARGE, channels=1024, input_size=(112, 112), batch=140)
-    with Machine(lowered(huge), folder=objects) as machine:
+    with SimulatedGpu(lowered(huge), folder=objects) as machine:
         assert machine.sample(batch=140, most_blocks=2).clean
 
 
@@ -135,13 +135,13 @@ def test_without_a_compiler_one_line_says_what_to_do(tmp_path: Path, monkeypatch
     monkeypatch.setattr(compiling, "_version", lambda: 0)
     assert not compiling.available()
     with pytest.raises(BrokenInstallation, match=r"needs g\+\+ 12 or newer, there is none; install it"):
-        Machine(lowered(), folder=tmp_path)
+        SimulatedGpu(lowered(), folder=tmp_path)
 
 
 def test_what_the_compiler_refuses_is_one_line(objects: Path) -> None:
     broken = dataclasses.replace(lowered(), source=kernel("  y_ptr[t] = unheard_of(t);", name="main_kernel"))
     with pytest.raises(BuildError, match="unheard_of"):
-        Machine(broken, folder=objects)
+        SimulatedGpu(broken, folder=objects)
 
 
 def test_nothing_is_loaded_from_where_others_can_write(objects: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -223,7 +223,7 @@ def test_defaults_are_free_of_bank_conflicts(name: str, shape: str, variant: tup
     workload = fitted(LAYERS[shape], template, variant[0])
     assert workload is not None
     config = template.space(workload, SM_90).default
-    with Machine(source_only(Candidate(workload, config), SM_90), folder=objects) as machine:
+    with SimulatedGpu(source_only(Candidate(workload, config), SM_90), folder=objects) as machine:
         report = machine.sample(batch=2, most_blocks=3)
     assert report.clean, f"{config}: {report}"
     assert report.counts.wavefronts_per_ideal <= MOST_WAVEFRONTS_PER_IDEAL, str(config)
