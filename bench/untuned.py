@@ -37,7 +37,7 @@ from dwconv.tuner.expected_gain import MOST_STARTS
 from dwconv.tuner.search.loop import SearchPlan, tune_workload
 from dwconv.tuner.search.search_result import Budget
 from dwconv.untuned.gain import expected
-from dwconv.untuned.make import make_portfolio
+from dwconv.untuned.make_portfolio import make_portfolio
 from dwconv.untuned.portfolio_file import Portfolio
 from dwconv.untuned.starts import starts
 

@@ -39,7 +39,7 @@ def _portfolio(argv: list[str] | None) -> int:
 
     from dwconv.problems.layer_files import shipped_networks
     from dwconv.records.database import Database
-    from dwconv.untuned.make import make_portfolio
+    from dwconv.untuned.make_portfolio import make_portfolio
     from dwconv.untuned.portfolio_file import encode
 
     database = Database.load(args.logs or [settings.shipped_log_folder()])

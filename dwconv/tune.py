@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
     from dwconv.problems.target import Target
     from dwconv.problems.workload import Workload
-    from dwconv.tuner.choices import Choices
-    from dwconv.tuner.tuned import Tuned, TunedDevices
+    from dwconv.tuner.campaign_result import Tuned, TunedDevices
+    from dwconv.tuner.user_choices import Choices
 
 NOTHING_WORKED_EXIT_CODE = 1
 NO_NODE_EXIT_CODE = 1
@@ -77,8 +77,8 @@ def tune(
     from dwconv.commands.tune_model import counts_and_target
     from dwconv.records.log import TuningLog
     from dwconv.tuner.campaign import tune_all
-    from dwconv.tuner.choices import Choices
     from dwconv.tuner.cluster.on_ray import check_ray_is_here
+    from dwconv.tuner.user_choices import Choices
 
     path = None if log is None else given.path("log", log)
     if not isinstance(ray, (str, bool)):
@@ -201,7 +201,7 @@ def _on_ray(
 
 
 def _choices(args: argparse.Namespace) -> Choices:
-    from dwconv.tuner.choices import Choices
+    from dwconv.tuner.user_choices import Choices
 
     return Choices(
         search=args.search,
@@ -220,7 +220,7 @@ def _choices(args: argparse.Namespace) -> Choices:
 
 
 def _print(args: argparse.Namespace, tuned: Tuned | TunedDevices) -> None:
-    from dwconv.tuner.tuned import busy_note
+    from dwconv.tuner.campaign_result import busy_note
 
     print(json.dumps(tuned.as_data()) if args.json else tuned)
     if note := busy_note(tuned.outcomes):

@@ -27,11 +27,11 @@ from hypothesis import HealthCheck
 
 import dwconv
 from dwconv import settings
-from dwconv.dispatch import packed
+from dwconv.dispatch import loaded_packs
 from dwconv.errors import DwconvWarning
 from dwconv.kernels import base_pack, load
 from dwconv.measure.processes import started_process
-from dwconv.measure.simulator.compile import available
+from dwconv.measure.simulator.host_compile import available
 from dwconv.tuner.search import spaces as search_spaces
 from dwconv.tuner.search import strategies
 from tests import forked, kept_programs
@@ -285,9 +285,9 @@ def said() -> Iterator[Callable[[], list[str]]]:
 @pytest.fixture
 def no_packs(logs: Path) -> Iterator[None]:
     """No pack is loaded, and no tuning log is read; in the end, too."""
-    packed.forget()
+    loaded_packs.forget()
     yield
-    packed.forget()
+    loaded_packs.forget()
 
 
 @pytest.fixture

@@ -40,7 +40,7 @@ FOLDER = "DWCONV_TESTS_FOLDER"
 """The variable that names the folder of the run."""
 BRIEF = "DWCONV_TESTS_BRIEF"
 """Where this variable is set, workers of a program time kernels for a glance: see ``tests/brief_timing.py``."""
-PYTORCH, WORKERS = "torch", "torch tvm dwconv.measure.measuring dwconv.measure.processes.worker"
+PYTORCH, WORKERS = "torch", "torch tvm dwconv.measure.timing_worker dwconv.measure.processes.worker"
 """What is imported before."""
 _ROOT = Path(__file__).resolve().parents[1]
 _READ_LATE = (

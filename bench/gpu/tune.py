@@ -9,7 +9,7 @@ from typing import Any
 
 from bench.gpu.run import Ended, Run, of_all, say
 from dwconv.errors import DwconvError, EnvironmentFailure, LogError, NoTemplate, WorkerCannotStart
-from dwconv.measure.building import BUILD_FOR_RACE
+from dwconv.measure.build_worker import BUILD_FOR_RACE
 from dwconv.measure.runner import WorkerProcesses
 from dwconv.problems.workload import Workload
 from dwconv.records.database import Database

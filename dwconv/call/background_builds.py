@@ -27,7 +27,7 @@ import torch
 from dwconv import settings
 from dwconv.call import loaded
 from dwconv.call.maker import HANDLER, LIMIT_S, MOST_PROCESSES, Maker, imports
-from dwconv.dispatch import legality, packed
+from dwconv.dispatch import legality, loaded_packs
 from dwconv.dispatch.knowledge import database
 from dwconv.errors import WorkerError
 from dwconv.kernels.load import can_load_libraries
@@ -183,7 +183,7 @@ def make_ready(workloads: Iterable[Workload], target: Target, *, threads: int, k
         if general := fastest_of_any_size(workload, target, known=known):
             found.append(general)
         for candidate, built_for in found:
-            if packed.artifact_of(candidate, built_for) is None and ready(candidate, built_for) is None:
+            if loaded_packs.artifact_of(candidate, built_for) is None and ready(candidate, built_for) is None:
                 built = legality.built_for(candidate, built_for)
                 wanted[Make(candidate=built, target=built_for, threads=threads, checks=True, links=True)] = None
     if not wanted or not can_load_libraries():
@@ -193,7 +193,7 @@ def make_ready(workloads: Iterable[Workload], target: Target, *, threads: int, k
         for _ in pool.map(list(wanted), timeout_s=LIMIT_S):
             pass
         if any(each.candidate.workload.any_channels for each in wanted):
-            packed.note_built()
+            loaded_packs.note_built()
     except WorkerError as error:
         _log.info("kernels are made when they are first used: %s", error)
     finally:
@@ -323,7 +323,7 @@ def _make(wanted: Wanted, maker: Maker) -> None:
     if not loaded.is_ready(candidate, target, device):
         fault = maker.make(wanted.built, target, threads=wanted.threads, checks=not wanted.is_known)
     if wanted.built != candidate and not fault:
-        packed.note_built()
+        loaded_packs.note_built()
     if fault:
         loaded.unbuilt[candidate, device] = fault
         return

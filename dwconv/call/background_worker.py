@@ -9,7 +9,7 @@ from pathlib import Path
 from dwconv.kernels.artifact import Artifact
 from dwconv.kernels.cache import make_ready
 from dwconv.kernels.entry import message, read_entry, write_entry
-from dwconv.measure.building import import_tvm
+from dwconv.measure.build_worker import import_tvm
 from dwconv.problems.target import Target
 from dwconv.problems.workload import Workload
 from dwconv.records.database import Database

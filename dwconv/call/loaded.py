@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, TypeVar
 import torch
 
 from dwconv.call.untuned_warnings import warn_once
-from dwconv.dispatch import legality, packed
+from dwconv.dispatch import legality, loaded_packs
 from dwconv.dispatch.kernel_state import KernelState
 from dwconv.errors import BuildError
 from dwconv.kernels.cpu import first_line
@@ -85,7 +85,7 @@ def is_ready(candidate: Candidate, target: Target, device: torch.device) -> bool
     """True if nothing has to be built before the kernel runs."""
     from dwconv.kernels.cache import ready
 
-    if (candidate, device) in kernels or packed.artifact_of(candidate, target):
+    if (candidate, device) in kernels or loaded_packs.artifact_of(candidate, target):
         return True
     return ready(candidate, target) is not None
 
@@ -95,11 +95,11 @@ def load(candidate: Candidate, target: Target, device: torch.device) -> Kernel:
     from dwconv.kernels.kernel import Kernel
 
     with torch.cuda.device(device) if device.type == "cuda" else contextlib.nullcontext():
-        own = packed.artifact_of(candidate, target) or ready(candidate, target)
+        own = loaded_packs.artifact_of(candidate, target) or ready(candidate, target)
         if own is None and (general := legality.built_for(candidate, target)) != candidate:
             make_ready(general, target)
-            packed.note_built()
-        if every := packed.for_every_layer(candidate, target):  # one machine code for all sizes, checked once
+            loaded_packs.note_built()
+        if every := loaded_packs.for_every_layer(candidate, target):  # one machine code for all sizes, checked once
             of_all = every.candidate, device
             whole = kernels.get(of_all) or kernels.setdefault(of_all, Kernel.load(every))
             assert whole.any_size is not None

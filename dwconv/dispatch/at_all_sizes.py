@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from dwconv import settings
-from dwconv.dispatch import knowledge, legality, locked, packed
+from dwconv.dispatch import knowledge, legality, loaded_packs, locked
 from dwconv.dispatch.advantage import least_times
 from dwconv.dispatch.any_size import measured_nearest, pixels
 from dwconv.kernels.operand import MOST_ELEMENTS
@@ -113,4 +113,4 @@ class AtAllSizes:
 def _relied_on(problem: Problem, output_shape: Sequence[int], *, broken: legality.Broken) -> tuple[object, ...]:
     """What changes decisions besides records and sizes. To kernels, images of height 1 are another layer, too."""
     is_row = problem.axes == 2 and problem.input_shape[2] == problem.weight_shape[2] == output_shape[2] == 1
-    return is_row, len(broken), packed.count(), settings.nan(), settings.untuned(), settings.cpu_vector_set()
+    return is_row, len(broken), loaded_packs.count(), settings.nan(), settings.untuned(), settings.cpu_vector_set()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from dwconv import settings
-from dwconv.dispatch import any_size, legality, packed
+from dwconv.dispatch import any_size, legality, loaded_packs
 from dwconv.dispatch.advantage import (
     expected_again,
     is_safe,
@@ -195,7 +195,7 @@ def _by_pack(way: _Way, refusals: list[str]) -> DispatchDecision | None:
     what was measured of the layer at the nearest other size."""
     from dwconv.schedules.template import Candidate
 
-    kernel, reason = packed.unmeasured(way.kernel, way.target), "it is from a pack, and was never measured"
+    kernel, reason = loaded_packs.unmeasured(way.kernel, way.target), "it is from a pack, and was never measured"
     if kernel is None and (record := _of_nearest_size(way)):
         reason = f"as it was measured at {by(record.workload.input_shape)}"
         if slower := why_not_faster(record, way.target, sweeps=way.sweeps):
@@ -217,7 +217,7 @@ def _of_nearest_size(way: _Way) -> TuningRecord | None:
     """What was measured of the layer at the nearest other size with a kernel that a pack has for every layer."""
     if not way.known.other_sizes(way.kernel, way.target.device):
         return None
-    configs = packed.configs_for(way.kernel, way.target)
+    configs = loaded_packs.configs_for(way.kernel, way.target)
     found = at_other_sizes(way.kernel, way.target, known=way.known) if configs else ()
     return min(
         (record for record in found if record.config in configs),
@@ -366,7 +366,7 @@ def _unknown(way: _Way) -> DispatchDecision:
         templates_for(workload, target)
     except NoTemplate as error:
         return on_pytorch(str(error))
-    if not versions.can_build() and packed.configs_for(workload, target):
+    if not versions.can_build() and loaded_packs.configs_for(workload, target):
         return on_pytorch("no race has shown that a pack's kernel is faster; convert again, with an example")
     if not versions.can_build():
         return on_pytorch(f"no loaded pack has it, and {versions.NO_TVM}", command=tune_command(workload))

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import TYPE_CHECKING
 
-from dwconv.dispatch import packed
+from dwconv.dispatch import loaded_packs
 from dwconv.problems.target import CpuTarget, Target
 from dwconv.records.database import Database
 from dwconv.records.record import Status
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 def database() -> Database:
     """The records of this process, read when they are first needed: those of loaded packs, then those of the logs.
     Where nothing can be built, logs say nothing that could run, unless a pack has kernels for every layer."""
-    usual = Database.usual() if versions.can_build() or packed.are_for_every_layer() else Database.load()
-    return usual.behind(packed.records(), packed.logs())
+    usual = Database.usual() if versions.can_build() or loaded_packs.are_for_every_layer() else Database.load()
+    return usual.behind(loaded_packs.records(), loaded_packs.logs())
 
 
 def measured(
@@ -129,5 +129,5 @@ def is_computed(record: TuningRecord) -> bool:
 def is_current(record: TuningRecord) -> bool:
     """True if it was made with the versions installed. Of a kernel of a pack, the TVM that
     generated it counts."""
-    tvm = packed.tvm_of(record)
+    tvm = loaded_packs.tvm_of(record)
     return is_of(record, {**versions.installed(), "tvm": tvm} if tvm else versions.installed())

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from dwconv import settings
-from dwconv.dispatch import packed
+from dwconv.dispatch import loaded_packs
 from dwconv.errors import InvalidConfig
 from dwconv.problems.target import CpuTarget
 from dwconv.system import versions
@@ -55,7 +55,7 @@ def runnable(record: TuningRecord, target: Target, *, adopts: bool, broken: Brok
     from dwconv.schedules.template import Candidate
 
     _check_nan(record.config)
-    if packed.has(record.workload, record.config, target):
+    if loaded_packs.has(record.workload, record.config, target):
         _check_not_broken(record.workload, record.config, broken)
         return record.config, ""
     if record.workload.any_size and versions.can_build() and not adopts:
@@ -82,7 +82,7 @@ def check(candidate: Candidate, target: Target, *, broken: Broken) -> None:
     _check_nan(candidate.config)
     if not candidate.workload.any_size:
         _space(candidate.workload, candidate.config, target).check(candidate.config.to_dict())
-    elif (reason := _why_illegal_at_any_size(candidate, target)) and packed.general_of(candidate, target) is None:
+    elif (reason := _why_illegal_at_any_size(candidate, target)) and loaded_packs.general_of(candidate, target) is None:
         raise InvalidConfig(reason)
     _check_not_broken(candidate.workload, candidate.config, broken)
 
@@ -90,7 +90,7 @@ def check(candidate: Candidate, target: Target, *, broken: Broken) -> None:
 def built_for(candidate: Candidate, target: Target, *, is_shared: bool = False) -> Candidate:
     """What is built for a candidate: itself, or the kernel for every layer that is it at one of them, where several
     layers share that, or where it is not legal for the layer alone."""
-    general = packed.general_of(candidate, target)
+    general = loaded_packs.general_of(candidate, target)
     if general is None or not (is_shared or _why_illegal_at_any_size(candidate, target)):
         return candidate
     return general

@@ -20,8 +20,8 @@ from typing import Protocol
 from dwconv import settings
 from dwconv.errors import DeviceLost, Shortage, WorkerError
 from dwconv.kernels.artifact import Artifact
-from dwconv.measure.building import BUILD, BuildSetup
-from dwconv.measure.building import misfit as misfit_of_artifact
+from dwconv.measure.build_worker import BUILD, BuildSetup
+from dwconv.measure.build_worker import misfit as misfit_of_artifact
 from dwconv.measure.clock.timing import Caches
 from dwconv.measure.processes.pool import Patience, Pool
 from dwconv.measure.processes.process import IsolatedProcess
@@ -114,13 +114,13 @@ class WorkerProcesses(AbstractContextManager["WorkerProcesses"]):
         self.jobs = jobs
         self.kept = kept
         self.builders: Builders = builders or Pool(
-            "dwconv.measure.building:Builder",
+            "dwconv.measure.build_worker:Builder",
             BuildSetup(target=target, build=build),
             size=jobs,
             misfit=partial(misfit_of_artifact, target=target),
         )
         self.measurer = IsolatedProcess(
-            "dwconv.measure.measuring:Measurer",
+            "dwconv.measure.timing_worker:Measurer",
             MeasureSetup(target=target, load=load, caches=caches, compiles_calls=compiles_calls),
             threads=threads,
             vector_set=vector_set,

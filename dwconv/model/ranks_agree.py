@@ -22,7 +22,7 @@ from dwconv.call import loaded
 from dwconv.call.call_plan import decisions_for, kernel_state
 from dwconv.call.plan_kernels import PlanKernels
 from dwconv.discovery import Discovery
-from dwconv.dispatch import legality, locked, packed
+from dwconv.dispatch import legality, loaded_packs, locked
 from dwconv.dispatch.decide import target_of
 from dwconv.dispatch.decision import DispatchDecision
 from dwconv.errors import InvalidConfig, InvalidWorkload, NoTemplate, warn
@@ -123,7 +123,7 @@ def _fault(decision: DispatchDecision, kernels: PlanKernels, device: torch.devic
     here = replace(decision, target=_target_of(decision, device))
     assert here.workload is not None and here.config is not None and here.target is not None
     try:
-        if not packed.has(here.workload, here.config, here.target):
+        if not loaded_packs.has(here.workload, here.config, here.target):
             legality.check(Candidate(here.workload, here.config), here.target, broken=kernel_state().broken)
     except (InvalidConfig, InvalidWorkload, NoTemplate) as error:
         return str(error)

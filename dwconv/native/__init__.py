@@ -30,8 +30,8 @@ from typing import Any
 
 from dwconv import settings
 from dwconv.errors import BuildError, DwconvWarning, warn
+from dwconv.native.build_once import Build, NoTimeToCompile
 from dwconv.native.compile import LIMIT_S, Extension, Loaded, load, load_compiled, prebuilt
-from dwconv.native.making import Build, NoTimeToCompile
 from dwconv.system import forks, private_files
 
 _log = logging.getLogger(__name__)

@@ -21,7 +21,7 @@ from typing import Any
 
 from dwconv import settings
 from dwconv.errors import BuildError
-from dwconv.native.making import Build, made_once, note_failure
+from dwconv.native.build_once import Build, made_once, note_failure
 from dwconv.system import forks, private_files
 from dwconv.system.private_files import in_memory
 

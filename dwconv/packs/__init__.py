@@ -7,7 +7,7 @@
                         │
                       remote                 the same at a URL, pinned by a digest
                         │
-    load ◄──────────────┘                    refuses it, or adds it to ``dwconv.dispatch.packed``
+    load ◄──────────────┘                    refuses it, or adds it to ``dwconv.dispatch.loaded_packs``
 
 A pack is code. The digests prove that it is complete; they do not prove its origin.
 """

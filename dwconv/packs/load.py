@@ -12,7 +12,7 @@ from pathlib import Path
 
 from dwconv import native
 from dwconv.call.process_decisions import reset
-from dwconv.dispatch import packed
+from dwconv.dispatch import loaded_packs
 from dwconv.errors import DwconvError, InvalidArgument, LogError, PackError, one_line
 from dwconv.kernels.manifest import MadeFor, Manifest
 from dwconv.kernels.pack_files import (
@@ -96,7 +96,7 @@ def _load(folder: Path, *, sha256: str | None, unmeasured: bool) -> Pack:
         found = ((file, artifact_in(files[file.path], file)) for file in manifest.kernels)
     artifacts = {one.candidate: with_its_tensors(one, file) for file, one in found}
     without_native = _take_native(manifest, files)
-    kernels = packed.PackedKernels(
+    kernels = loaded_packs.PackedKernels(
         device=made_for.device,
         measured=made_for.measured,
         only_raced=made_for.every_layer and not unmeasured,
@@ -105,7 +105,7 @@ def _load(folder: Path, *, sha256: str | None, unmeasured: bool) -> Pack:
         records=records,
         log=folder / manifest.records.path,
     )
-    packed.add(kernels, digest=manifest.sha256)
+    loaded_packs.add(kernels, digest=manifest.sha256)
     reset()
     return Pack(path=folder, manifest=manifest, without_native=without_native)
 

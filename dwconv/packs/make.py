@@ -33,13 +33,13 @@ from dwconv.kernels.kernel import Kernel
 from dwconv.kernels.library import check_linker, shared_library
 from dwconv.kernels.manifest import MANIFEST, RECORDS, File, MadeFor, Manifest, Native, encode
 from dwconv.kernels.pack_files import path_of
-from dwconv.measure.building import BuildSetup, misfit
+from dwconv.measure.build_worker import BuildSetup, misfit
 from dwconv.measure.processes.pool import Pool
 from dwconv.native.compile import Extension, bound_to
-from dwconv.packs.contents import choose
+from dwconv.packs.pack_choice import choose
 from dwconv.problems.as_written import tune_command
 from dwconv.problems.block import NOTHING
-from dwconv.problems.operands import operands
+from dwconv.problems.kernel_inputs import operands
 from dwconv.problems.target import CpuTarget, ForcedVectorSet, Target, is_of_a_vector_set, target_of_vector_set
 from dwconv.problems.workload import Workload
 from dwconv.records.database import Database
@@ -201,7 +201,7 @@ def _built_at_once(candidates: Sequence[Candidate], target: Target) -> Iterator[
     """``built`` of each as soon as it is, by as many processes as there are cores. Raises BuildError if one fails."""
     setup = BuildSetup(target=target, build="dwconv.packs.make:built")
     size = min(os.cpu_count() or 1, len(candidates))
-    pool = Pool("dwconv.measure.building:Builder", setup, size=size, misfit=partial(misfit, target=target))
+    pool = Pool("dwconv.measure.build_worker:Builder", setup, size=size, misfit=partial(misfit, target=target))
     try:
         ended = pool.map(candidates, timeout_s=_BUILD_TIMEOUT_S)
         for number, one in ended:

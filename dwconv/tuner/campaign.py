@@ -16,20 +16,20 @@ from dwconv import native, settings
 from dwconv.errors import BrokenInstallation, NoTemplate, RemoteError, WorkerError, one_line, say
 from dwconv.measure import limits
 from dwconv.measure.clock import contention
-from dwconv.measure.simulator.compile import check_compiler
+from dwconv.measure.simulator.host_compile import check_compiler
 from dwconv.problems.target import CpuTarget, Target
 from dwconv.problems.workload import Workload
 from dwconv.records.database import Database
 from dwconv.records.log import TuningLog, log_path
 from dwconv.records.shared import SharedRun
 from dwconv.tuner.agenda import Agenda, without_searched
-from dwconv.tuner.choices import Choices, check_choices
+from dwconv.tuner.campaign_result import Tuned
 from dwconv.tuner.expected_gain import expected_gains_us, most_to_win_first
 from dwconv.tuner.results_table import Outcome, Progress, state
 from dwconv.tuner.search import loop
 from dwconv.tuner.search.search_result import Budget, Stop, TuningResult
 from dwconv.tuner.step_time import StepTime, ToGain, with_both_gradients
-from dwconv.tuner.tuned import Tuned
+from dwconv.tuner.user_choices import Choices, check_choices
 
 
 def tune_all(counts: Mapping[Workload, int], target: Target, choices: Choices, *, network: bool) -> Tuned:

@@ -19,7 +19,7 @@ from dwconv.kernels.entry import message
 from dwconv.measure.processes.pool import Pool
 from dwconv.measure.requests import new_record, status_after
 from dwconv.measure.runner import Runner
-from dwconv.measure.simulator.compile import available, compile_runtime
+from dwconv.measure.simulator.host_compile import available, compile_runtime
 from dwconv.measure.simulator.simulate import simulate
 from dwconv.problems.target import CudaTarget
 from dwconv.records.record import Measurement, Status, TuningRecord, Verdict

@@ -17,7 +17,7 @@ from typing import TypeVar
 import torch
 import torch.distributed as dist
 
-from dwconv.dispatch import packed
+from dwconv.dispatch import loaded_packs
 from dwconv.dispatch.decide import target_of
 from dwconv.dispatch.kernel_state import KernelState
 from dwconv.dispatch.knowledge import measured
@@ -142,26 +142,26 @@ def _race_one(target: Target, counts: Counts, *, gpu: int, seconds: float, state
         check_can_build()
     except BrokenInstallation as error:
         builders = _Packs(target)
-        if not packed.are_for_every_layer(target):
+        if not loaded_packs.are_for_every_layer(target):
             return _without_race(target, counts, problem=str(error))
     try:
         log = TuningLog(log_path(target))
     except LogError as error:
         return RaceResult(left=tuple(counts), problem=str(error))
     try:  # late: where kernels come from packs, psutil may be missing
-        from dwconv.measure.building import BUILD_FOR_RACE
+        from dwconv.measure.build_worker import BUILD_FOR_RACE
         from dwconv.measure.clock import contention
         from dwconv.measure.runner import WorkerProcesses
     except ImportError as error:
         return _without_race(target, counts, problem=f"a race needs {error.name}; run: pip install {error.name}")
 
-    known = Database.usual().behind(packed.records(), packed.logs())
+    known = Database.usual().behind(loaded_packs.records(), loaded_packs.logs())
     jobs = min(contention.cores(), MOST_STARTS)
     if target.kind != "cpu":  # builds do not disturb its clock, so all comparisons are built as soon as they can be
         jobs = max(jobs, min(contention.cores() - 1, _MOST_BUILDERS))
     given = WorkerProcesses(
         target, jobs=jobs, build=BUILD_FOR_RACE, compiles_calls=False, gpu=gpu, builders=builders,
-        kept=lambda candidate: packed.artifact_of(candidate, target),
+        kept=lambda candidate: loaded_packs.artifact_of(candidate, target),
     )  # fmt: skip
     with given as workers, RaceProgress() as progress:
         return race(
@@ -188,7 +188,7 @@ class _Packs:
         for position in itertools.count():
             if (candidate := next_body()) is None:
                 return
-            artifact = packed.artifact_of(candidate, self._target)
+            artifact = loaded_packs.artifact_of(candidate, self._target)
             assert artifact is not None, "a pack has all that is raced"
             yield position, artifact
 

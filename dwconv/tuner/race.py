@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dwconv import settings
-from dwconv.dispatch import packed
+from dwconv.dispatch import loaded_packs
 from dwconv.dispatch.advantage import beats_pytorch
 from dwconv.dispatch.any_size import of_any_size
 from dwconv.dispatch.kernel_state import KernelState
@@ -183,7 +183,7 @@ class RaceState:
                 self.waiting if can_build() and isinstance(self._target, CpuTarget) and can_load_libraries() else []
             )
             found = dict.fromkeys(each for layer in layers for each in every_layer.for_layer(layer, self._target))
-            self._generals = [each for each in found if not packed.has(each.workload, each.config, self._target)]
+            self._generals = [each for each in found if not loaded_packs.has(each.workload, each.config, self._target)]
         if not self._generals or time.monotonic() >= self._ends_s:
             return None
         return self._generals.pop(0)
@@ -211,7 +211,7 @@ class RaceState:
 
     def _comparison_of(self, workload: Workload) -> _Comparison:
         """Kernels for every layer, which are built; without such, known configurations, of a block at any size."""
-        configs, share = packed.configs_for(workload, self._target), self._shares[workload]
+        configs, share = loaded_packs.configs_for(workload, self._target), self._shares[workload]
         if not can_build() or not isinstance(self._target, CpuTarget):
             configs = configs if not can_build() else self._starts(workload, most=share)
             return _Comparison(workload=workload, candidates=[Candidate(workload, each) for each in configs[:share]])
@@ -369,4 +369,4 @@ def _build_for_every_layer(race_state: RaceState, workers: WorkerProcesses) -> N
     built = workers.builders.stream(lambda: next(coming, None), timeout_s=settings.BUILD_TIMEOUT_S)
     made = [each[1] for each in built if each]
     if any(isinstance(each, Artifact) for each in made):
-        packed.note_built()
+        loaded_packs.note_built()

@@ -6,5 +6,5 @@ to gain over PyTorch's own op.
     portfolio_file.py  the portfolio: the model of the gain, and its errors
     gain.py            how much faster than PyTorch's op the first start is expected to be, and how sure that is
     other_size.py      the same where the layer was measured at another size on this device
-    make.py            makes the portfolio from what records measured (evidence.py) with boosted trees (trees.py)
+    make_portfolio.py  makes the portfolio from what records measured (evidence.py) with boosted trees (trees.py)
 """

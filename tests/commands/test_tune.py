@@ -15,11 +15,11 @@ from dwconv.problems import target as target_module
 from dwconv.problems.workload import Workload
 from dwconv.records.log import TuningLog
 from dwconv.records.record import Status
-from dwconv.tuner.choices import Choices
+from dwconv.tuner.campaign_result import Tuned
 from dwconv.tuner.results_table import Outcome, Progress
 from dwconv.tuner.search import loop, search_state
 from dwconv.tuner.search.search_result import Budget, TuningResult
-from dwconv.tuner.tuned import Tuned
+from dwconv.tuner.user_choices import Choices
 from tests import fake_tuning as fake
 from tests.tune_command import SHAPE, plant, run, shown_next
 

@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from dwconv.dispatch import legality, packed
+from dwconv.dispatch import legality, loaded_packs
 from dwconv.dispatch.decide import decide_on
 from dwconv.errors import InvalidConfig
 from dwconv.kernels import load
@@ -103,6 +103,6 @@ def test_where_it_cannot_be_built_or_loaded_there_is_none(monkeypatch, lacks):
         monkeypatch.setattr(load, "can_load_libraries", lambda: False)
     else:
         target = parse_target("cpu:neon" if TARGET.vector_bytes > 16 else "cpu:avx512")
-    assert packed.general_of(candidate, target) is None
+    assert loaded_packs.general_of(candidate, target) is None
     with pytest.raises(InvalidConfig):
         legality.check(candidate, target, broken={})

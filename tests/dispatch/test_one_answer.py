@@ -12,10 +12,10 @@ import pytest
 
 import dwconv
 from dwconv import show
-from dwconv.dispatch import packed
+from dwconv.dispatch import loaded_packs
 from dwconv.dispatch.decide import decide
 from dwconv.dispatch.knowledge import database
-from dwconv.dispatch.packed import PackedKernels
+from dwconv.dispatch.loaded_packs import PackedKernels
 from dwconv.problems.as_written import workload_options
 from dwconv.problems.target import cpu_target
 from dwconv.records.log import TuningLog
@@ -36,9 +36,9 @@ FAST, SLOW = SPACE.default, next(config for config in SPACE if config != SPACE.d
 def records_alone(monkeypatch):
     """No packs, and nothing is expected that no record tells."""
     monkeypatch.setattr(gain, "expected", lambda *_, **__: None)
-    packed.forget()
+    loaded_packs.forget()
     yield
-    packed.forget()
+    loaded_packs.forget()
 
 
 def record(config=FAST, *, us=50.0, **facts):
@@ -92,7 +92,7 @@ def test_a_kernel_of_a_pack_counts_for_all_whatever_tvm_generated_it(logs, capsy
         device=TARGET.device, measured=True, tvm="0.1", artifacts={Candidate(WORKLOAD, FAST): artifact},
         records=(confirmed,), log=Path("pack/records.jsonl"),
     )  # fmt: skip
-    packed.add(pack, digest="pack")
+    loaded_packs.add(pack, digest="pack")
     TuningLog(logs / "log.jsonl").append(confirmed)  # as where it was tuned
     assert asked(capsys) == {**DONE, "best": FAST}
 

@@ -7,7 +7,7 @@ import torch
 
 from dwconv.measure.providers import around_call, pytorch_calls
 from dwconv.problems.block import Block
-from dwconv.problems.operands import operands
+from dwconv.problems.kernel_inputs import operands
 from dwconv.problems.reference import reference, right_answers
 from tests.measure.planted_kernels import workload
 

@@ -272,7 +272,7 @@ def test_a_gpu_measures_while_others_are_built_and_stopping_ends_no_builder(targ
 def test_a_builder_for_a_gpu_does_without_pytorch_where_it_has_nvrtc():
     program = """if True:
         import sys
-        from dwconv.measure.building import BUILD, Builder, BuildSetup
+        from dwconv.measure.build_worker import BUILD, Builder, BuildSetup
         from dwconv.problems.target import parse_target
         from dwconv.schedules.template import Candidate, templates_for
         from dwconv.problems.workload import Workload

@@ -32,7 +32,7 @@ from dwconv.measure.clock.timing import (
     time_in_turns,
 )
 from dwconv.measure.providers import better_layout
-from dwconv.problems.operands import operands
+from dwconv.problems.kernel_inputs import operands
 from dwconv.problems.target import CudaTarget, cpu_target, parse_target
 from dwconv.problems.workload import Workload
 from dwconv.records.record import CONTENDED

@@ -15,9 +15,9 @@ import torch
 from dwconv.errors import BuildError
 from dwconv.kernels import build
 from dwconv.kernels.kernel import AnySize, Kernel
-from dwconv.measure.measuring import Measurer
 from dwconv.measure.requests import Check, MeasureSetup, Time
 from dwconv.measure.runner import LocalRunner
+from dwconv.measure.timing_worker import Measurer
 from dwconv.measure.verify.cases import batches_of_finalists, cases_of_finalists, fresh_case, make_case
 from dwconv.measure.verify.cases import judge as judge_numbers
 from dwconv.measure.verify.verify import verify, verify_finalist

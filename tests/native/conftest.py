@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dwconv import native, settings
-from dwconv.native import making
+from dwconv.native import build_once
 from tests.native_needed import as_in_a_new_process
 from tests.stub_compiler import StubCompiler, make_extension
 
@@ -31,7 +31,7 @@ def compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, extension: Path) -
     monkeypatch.delenv("DWCONV_NATIVE", raising=False)
     monkeypatch.setenv("DWCONV_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.setattr(making, "_NICENESS", 0)  # on a busy machine it might wait for minutes
+    monkeypatch.setattr(build_once, "_NICENESS", 0)  # on a busy machine it might wait for minutes
     as_in_a_new_process(monkeypatch)
     yield stub
     stub.go.touch()

@@ -16,10 +16,10 @@ import pytest
 
 from dwconv import native, settings
 from dwconv.errors import BuildError, DwconvWarning
+from dwconv.native import build_once
 from dwconv.native import compile as compiling
-from dwconv.native import making
+from dwconv.native.build_once import Build, NoTimeToCompile, made_once
 from dwconv.native.compile import Extension, load_compiled
-from dwconv.native.making import Build, NoTimeToCompile, made_once
 from dwconv.system import private_files
 from tests import forked
 from tests.stub_compiler import COPY, StubCompiler
@@ -90,7 +90,7 @@ def test_a_caller_that_needs_it_blocks_on_the_thread(compiler: StubCompiler) -> 
 def test_in_the_background_it_takes_the_cpu_that_others_leave(
     compiler: StubCompiler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(making, "_NICENESS", 19)
+    monkeypatch.setattr(build_once, "_NICENESS", 19)
     compiler.does(f'nice >> "{tmp_path}/nice"\n' + COPY)
     assert native.soon() is None and native.is_expected() and arrives()
     kept().unlink()
@@ -132,7 +132,7 @@ def test_a_failure_is_told_once_and_not_repeated_at_once(
         load_compiled()
     assert compiler.calls == 1
     compiler.does(COPY)
-    monkeypatch.setattr(making, "FAILURE_COUNTS_S", 0.0)
+    monkeypatch.setattr(build_once, "FAILURE_COUNTS_S", 0.0)
     assert loads()
 
 
@@ -317,8 +317,8 @@ def test_what_takes_too_long_goes_on_and_is_no_failure_to_remember(path: Path, t
 
 
 def test_a_compiler_that_hangs_is_ended_and_tried_again(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(making, "_LIMIT_S", 0.2)
-    answer, _ = making.keep(path, of("exec sleep 600"))
+    monkeypatch.setattr(build_once, "_LIMIT_S", 0.2)
+    answer, _ = build_once.keep(path, of("exec sleep 600"))
     assert "took more than" in answer["failed"] and not path.with_suffix(".failed").exists()
 
 
@@ -326,7 +326,7 @@ def test_without_locks_each_makes_its_own(path: Path, monkeypatch: pytest.Monkey
     def flock(*_: object) -> None:
         raise OSError("No locks available")
 
-    monkeypatch.setattr(making.fcntl, "flock", flock)
+    monkeypatch.setattr(build_once.fcntl, "flock", flock)
     assert made_once(path, of("true"), limit_s=100).content == b"made"
 
 
@@ -334,7 +334,7 @@ def test_without_locks_each_makes_its_own(path: Path, monkeypatch: pytest.Monkey
 def test_a_program_with_python_inside_is_not_started_again(
     path: Path, monkeypatch: pytest.MonkeyPatch, executable: str, frozen: bool
 ) -> None:
-    monkeypatch.setattr(making, "_BOOT", "raise SystemExit(1)")
+    monkeypatch.setattr(build_once, "_BOOT", "raise SystemExit(1)")
     with pytest.raises(BuildError, match="ended without a result"):
         made_once(path, of("true"), limit_s=100)
     monkeypatch.setattr(sys, "executable", executable)

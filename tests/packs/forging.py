@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 import dwconv
-from dwconv.dispatch import packed
+from dwconv.dispatch import loaded_packs
 from dwconv.errors import PackError
 from dwconv.kernels import entry
 from dwconv.kernels.artifact import Artifact
@@ -59,7 +59,7 @@ def refused(pack: Path, words: str, **options: object) -> None:
     with pytest.raises(PackError, match=words) as raised:
         dwconv.load_pack(pack, **options)
     assert str(raised.value).startswith(f"pack={pack}: ") and "\n" not in str(raised.value)
-    assert packed.records() == []
+    assert loaded_packs.records() == []
 
 
 def some(pack: Path, pattern: str) -> Path:

@@ -15,7 +15,7 @@ from torch.nn import functional as F
 import dwconv
 from dwconv import native, settings
 from dwconv.call import loaded
-from dwconv.dispatch import decide, packed
+from dwconv.dispatch import decide, loaded_packs
 from dwconv.errors import DwconvWarning
 from dwconv.kernels import base_pack, cache, pack_files
 from dwconv.kernels.manifest import MANIFEST
@@ -69,11 +69,11 @@ def base(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterato
     monkeypatch.setattr(base_pack, "BASE", folder)
     monkeypatch.setenv("DWCONV_CACHE", str(tmp_path / "cache"))
     base_pack.forget()
-    packed.forget()
+    loaded_packs.forget()
     dwconv.reset()
     yield folder / SETS[0]
     base_pack.forget()
-    packed.forget()
+    loaded_packs.forget()
     dwconv.reset()
 
 
@@ -92,7 +92,7 @@ def race_of(*workloads: Workload) -> RaceState:
 def without_base(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     monkeypatch.setattr(base_pack, "BASE", folder)
     base_pack.forget()
-    packed.forget()
+    loaded_packs.forget()
 
 
 @pytest.mark.usefixtures("nothing_is_built")
@@ -104,7 +104,7 @@ def test_a_race_times_them_and_builds_none(base, pass_, monkeypatch, tmp_path):
     wanted = every_layer.for_layer(workload, cpu_target())
     raced = race.next_comparison()
     assert [each.config for each in raced] == [each.config for each in wanted] and raced[0].workload.any_size
-    assert packed.artifact_of(raced[0], cpu_target()).candidate == raced[0]
+    assert loaded_packs.artifact_of(raced[0], cpu_target()).candidate == raced[0]
     without_base(monkeypatch, tmp_path / "nowhere")
     assert race_of(workload).next_for_every_layer() == wanted[0], "a checkout builds the same ones"
 
@@ -153,7 +153,7 @@ def test_a_race_builds_nothing_that_a_loaded_pack_has(base, monkeypatch, tmp_pat
 
 def test_without_a_record_pytorchs_op_runs(base, logs):
     assert decide.decide_on(cpu_target(), LAYER, predicts=False).provider == "pytorch"
-    assert packed.unmeasured(LAYER, cpu_target()) is None
+    assert loaded_packs.unmeasured(LAYER, cpu_target()) is None
 
 
 def test_records_with_a_configuration_for_this_very_machine_have_a_kernel_too(base):
@@ -179,11 +179,11 @@ def test_files_are_read_when_their_layer_comes_and_once(base, monkeypatch):
     monkeypatch.setattr(pack_files, "content_of", content_of)
     target = cpu_target()
     other = planted_records.workload_of(shape=(4, 48, 20, 20), kernel=(5, 5), padding=2)
-    assert packed.configs_for(other, target) == [] and read == [MANIFEST]
-    configs = packed.configs_for(LAYER, target)
+    assert loaded_packs.configs_for(other, target) == [] and read == [MANIFEST]
+    configs = loaded_packs.configs_for(LAYER, target)
     assert len(read) == 1 + len(configs) and all(name.startswith("fprop") for name in read[1:])
-    packed.forget()
-    assert packed.configs_for(LAYER, target) == configs and len(read) == 1 + len(configs)
+    loaded_packs.forget()
+    assert loaded_packs.configs_for(LAYER, target) == configs and len(read) == 1 + len(configs)
 
 
 @pytest.mark.parametrize(
@@ -206,17 +206,17 @@ def test_a_damaged_kernel_is_left_out_and_named_once(base, damage, words):
         changed = content[:code] + bytes([content[code] ^ 1]) + content[code + 1 :]
         file.write_bytes({"changed": changed, "cut off": content[:-9], "no kernel": b"?"}[damage])
     with pytest.warns(DwconvWarning, match=f"{file.name}.*{words}.*; install dwconv again"):
-        assert first.config not in packed.configs_for(LAYER, target)
-    packed.forget()
-    assert first.config not in packed.configs_for(LAYER, target), "without another word"
-    assert packed.configs_for(LAYER.for_pass("dgrad"), target), "the others run"
+        assert first.config not in loaded_packs.configs_for(LAYER, target)
+    loaded_packs.forget()
+    assert first.config not in loaded_packs.configs_for(LAYER, target), "without another word"
+    assert loaded_packs.configs_for(LAYER.for_pass("dgrad"), target), "the others run"
 
 
 def test_a_damaged_manifest_is_named_once(base):
     (base / MANIFEST).write_text("{}")
     with pytest.warns(DwconvWarning, match="the kernels of the package in .* are left out: its manifest is damaged"):
-        assert packed.configs_for(LAYER, cpu_target()) == []
-    assert packed.configs_for(LAYER, cpu_target()) == []
+        assert loaded_packs.configs_for(LAYER, cpu_target()) == []
+    assert loaded_packs.configs_for(LAYER, cpu_target()) == []
 
 
 @pytest.mark.parametrize("name", ["dwconv", "sources"])
@@ -224,8 +224,8 @@ def test_those_of_other_sources_are_not_used(base, name):
     forge(base, lambda made: msgspec.structs.replace(made, versions={**made.versions, name: "0"}))
     if name == "dwconv":
         with pytest.warns(DwconvWarning, match="it was made by dwconv 0"):
-            assert packed.configs_for(LAYER, cpu_target()) == []
-    assert packed.configs_for(LAYER, cpu_target()) == [], "a checkout that has changed since"
+            assert loaded_packs.configs_for(LAYER, cpu_target()) == []
+    assert loaded_packs.configs_for(LAYER, cpu_target()) == [], "a checkout that has changed since"
 
 
 def test_a_wrong_kernel_is_found_at_first_use(base, monkeypatch):

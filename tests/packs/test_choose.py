@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dwconv.packs.contents import PackedChoice, choose
+from dwconv.packs.pack_choice import PackedChoice, choose
 from dwconv.problems.target import Target, cpu_target, parse_target
 from dwconv.problems.workload import Workload
 from dwconv.records.database import Database

@@ -14,9 +14,9 @@ from dwconv.kernels import entry
 from dwconv.kernels.artifact import Artifact
 from dwconv.kernels.manifest import MANIFEST, decode
 from dwconv.packs import make
-from dwconv.packs.contents import choose
 from dwconv.packs.load import load_pack
 from dwconv.packs.make import make_pack
+from dwconv.packs.pack_choice import choose
 from dwconv.problems.target import cpu_target, parse_target
 from dwconv.problems.workload import BLOCK_PASSES, PASSES
 from dwconv.records.database import Database

@@ -15,7 +15,7 @@ import torch
 
 import dwconv
 from dwconv.call.call_plan import plans
-from dwconv.dispatch import packed
+from dwconv.dispatch import loaded_packs
 from dwconv.kernels import entry
 from dwconv.kernels.artifact import Argument, Artifact, Extent, Launch, Scalar
 from dwconv.kernels.manifest import MANIFEST
@@ -122,7 +122,7 @@ def test_its_kernels_run(older, monkeypatch, of_then):
     monkeypatch.setattr("dwconv.kernels.cache.build_cached", build)
     digest = change(older, of_then)
     loaded = dwconv.load_pack(older, sha256=digest)
-    assert loaded.sha256 == digest and len(packed.records()) == len(loaded.manifest.kernels)
+    assert loaded.sha256 == digest and len(loaded_packs.records()) == len(loaded.manifest.kernels)
     torch.manual_seed(0)
     x = torch.randn(3, 8, 9, 7).to(memory_format=torch.channels_last).requires_grad_()
     w, b = torch.randn(8, 1, 3, 3, requires_grad=True), torch.randn(8, requires_grad=True)
@@ -139,7 +139,7 @@ def test_it_is_fetched_from_a_url(older, tmp_path, monkeypatch):
     monkeypatch.setenv("DWCONV_CACHE", str(tmp_path / "cache"))
     digest = json.loads((older / MANIFEST).read_text())["sha256"]
     assert dwconv.load_pack(older.as_uri(), sha256=digest).sha256 == digest
-    assert packed.records()
+    assert loaded_packs.records()
 
 
 def test_kernels_of_a_gpu_are_as_they_were(older):

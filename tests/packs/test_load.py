@@ -9,7 +9,7 @@ import torch
 
 import dwconv
 from dwconv.call.call_plan import Plan, kernel_state, plans
-from dwconv.dispatch import decide, knowledge, legality, packed
+from dwconv.dispatch import decide, knowledge, legality, loaded_packs
 from dwconv.errors import BrokenInstallation, InvalidConfig
 from dwconv.kernels import cache, entry
 from dwconv.problems.target import cpu_target
@@ -84,7 +84,7 @@ def test_a_volume_runs_the_packs_kernels(pack):
 def test_gradients_have_the_bits_of_kernels_that_were_built_here(pack, planted_log, logs):
     dwconv.load_pack(pack)
     _, packed_gradients, _ = step()
-    packed.forget()
+    loaded_packs.forget()
     (logs / "log.jsonl").write_bytes(planted_log.read_bytes())
     dwconv.reset()
     plan, built_gradients, _ = step()
@@ -115,7 +115,7 @@ def test_its_kernels_run_where_their_configurations_are_legal_no_more(pack, monk
 
 def test_a_kernel_that_could_not_be_loaded_is_not_tried_again(pack, monkeypatch):
     dwconv.load_pack(pack)
-    (record,) = (each for each in packed.records() if each.workload == LAYER)
+    (record,) = (each for each in loaded_packs.records() if each.workload == LAYER)
     kernel_state().broken[Candidate(record.workload, record.config)] = "it cannot be loaded"
     plan, _, _ = step()
     assert plan.decisions["fprop"].provider == "pytorch" and "it cannot be loaded" in plan.decisions["fprop"].reason
@@ -124,8 +124,8 @@ def test_a_kernel_that_could_not_be_loaded_is_not_tried_again(pack, monkeypatch)
 
 def test_a_race_leaves_out_what_it_has(pack, monkeypatch):
     dwconv.load_pack(pack)
-    confirmed = [dataclasses.replace(record, confirmed=True) for record in packed.records()]
-    monkeypatch.setattr(packed, "records", lambda: confirmed)
+    confirmed = [dataclasses.replace(record, confirmed=True) for record in loaded_packs.records()]
+    monkeypatch.setattr(loaded_packs, "records", lambda: confirmed)
     monkeypatch.setattr(versions, "installed", lambda: {**INSTALLED, "tvm": "0.1"})
     result = race_for({torch.device("cpu"): {LAYER: 1}}, seconds=0)[0]
     assert (result.known, result.left, result.problem) == ((LAYER,), (), "")
@@ -188,7 +188,7 @@ def test_then_they_run_and_every_answer_says_that_nobody_measured_them(pack, not
     assert {each.reason for each in plan.decisions.values()} == {"it is from a pack, and was never measured"}
     assert all(kernel is not None and kernel.artifact.library for kernel in plan.kernels.values())
     torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4)
-    assert (packed.records(), packed.logs()) == ([], []), "they are no measurements"
+    assert (loaded_packs.records(), loaded_packs.logs()) == ([], []), "they are no measurements"
 
 
 def test_what_is_measured_here_goes_before_them(pack, planted_log, logs):

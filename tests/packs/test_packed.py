@@ -12,9 +12,9 @@ from torch.nn import functional as F
 
 from dwconv import settings
 from dwconv.call import loaded
-from dwconv.dispatch import decide, of_problem, packed
+from dwconv.dispatch import decide, loaded_packs, of_problem
 from dwconv.dispatch.kernel_state import KernelState
-from dwconv.dispatch.packed import PackedKernels
+from dwconv.dispatch.loaded_packs import PackedKernels
 from dwconv.kernels import cache, compiled_for
 from dwconv.kernels.artifact import Argument, Artifact, Extent
 from dwconv.kernels.load import can_load_libraries
@@ -54,7 +54,7 @@ def add(name: str, *workloads: Workload, device: str = CPU.device, measured: boo
     pack = PackedKernels(
         device=device, measured=measured, tvm="1", artifacts=artifacts, records=(), log=Path(name) / "records.jsonl"
     )
-    packed.add(pack, digest=name)
+    loaded_packs.add(pack, digest=name)
 
 
 @pytest.mark.parametrize(
@@ -71,28 +71,28 @@ def add(name: str, *workloads: Workload, device: str = CPU.device, measured: boo
 )
 def test_kernels_run_on_their_device_alone(device, measured, on):
     add("pack", WORKLOAD, device=device, measured=measured)
-    assert [target for target in (CPU, GPU) if packed.artifact_of(Candidate(WORKLOAD, CONFIG), target)] == on
+    assert [target for target in (CPU, GPU) if loaded_packs.artifact_of(Candidate(WORKLOAD, CONFIG), target)] == on
     if not measured:
-        assert [target for target in (CPU, GPU) if packed.unmeasured(WORKLOAD, target)] == on
+        assert [target for target in (CPU, GPU) if loaded_packs.unmeasured(WORKLOAD, target)] == on
 
 
 def test_the_pack_that_was_loaded_last_goes_first_also_if_it_was_loaded_before():
     add("one", WORKLOAD)
     add("other", WORKLOAD)
-    assert packed.artifact_of(Candidate(WORKLOAD, CONFIG), CPU) == "other"
+    assert loaded_packs.artifact_of(Candidate(WORKLOAD, CONFIG), CPU) == "other"
     add("one", WORKLOAD)
-    assert packed.artifact_of(Candidate(WORKLOAD, CONFIG), CPU) == "one"
-    assert packed.logs() == [Path("one/records.jsonl"), Path("other/records.jsonl")]
+    assert loaded_packs.artifact_of(Candidate(WORKLOAD, CONFIG), CPU) == "one"
+    assert loaded_packs.logs() == [Path("one/records.jsonl"), Path("other/records.jsonl")]
 
 
 def test_of_kernels_that_nobody_measured_the_one_for_the_nearest_batch_size_runs():
     other = planted_records.workload_of(shape=(8, 8, 9, 9))
     add("measured", at_batch(8))
-    assert packed.unmeasured(at_batch(8), CPU) is None
+    assert loaded_packs.unmeasured(at_batch(8), CPU) is None
     add("computed", at_batch(1), at_batch(16), at_batch(64), other, measured=False)
-    found = [packed.unmeasured(at_batch(batch), CPU) for batch in (1, 2, 8, 100)]
+    found = [loaded_packs.unmeasured(at_batch(batch), CPU) for batch in (1, 2, 8, 100)]
     assert [each.workload.batch if each else None for each in found] == [1, 1, 16, 64]
-    assert packed.unmeasured(planted_records.workload_of(shape=(8, 8, 12, 12)), CPU) is None
+    assert loaded_packs.unmeasured(planted_records.workload_of(shape=(8, 8, 12, 12)), CPU) is None
 
 
 def test_one_that_cannot_be_loaded_is_not_asked_again():
@@ -109,7 +109,7 @@ def for_every_layer(*, only_raced: bool) -> Workload:
     candidate = Candidate(dataclasses.replace(workload, channels=64, any_size=True, any_channels=True), CONFIG)
     least = Argument("workspace", "float32", (Extent(over=16, of="c"),))
     artifact = Artifact(candidate=candidate, kind="cpu", source="", arguments=(least,))
-    packed.add(
+    loaded_packs.add(
         PackedKernels(
             device="neon", measured=False, only_raced=only_raced, tvm="1", artifacts={candidate: artifact}, records=(),
             log=Path("every"),
@@ -140,10 +140,12 @@ def test_a_kernel_for_every_layer_runs_by_what_was_measured_at_the_nearest_size(
 
 def test_a_kernel_for_every_layer_takes_no_fewer_channels_than_a_vector_has():
     workload = for_every_layer(only_raced=False)
-    found = {count: packed.unmeasured(dataclasses.replace(workload, channels=count), CPU) for count in (15, 16, 17)}
+    found = {
+        count: loaded_packs.unmeasured(dataclasses.replace(workload, channels=count), CPU) for count in (15, 16, 17)
+    }
     assert [count for count, kernel in found.items() if kernel] == [16, 17]
-    assert packed.unmeasured(dataclasses.replace(workload, stride=(2, 2)), CPU) is None
-    artifact = packed.artifact_of(Candidate(dataclasses.replace(workload, channels=40), CONFIG), CPU)
+    assert loaded_packs.unmeasured(dataclasses.replace(workload, stride=(2, 2)), CPU) is None
+    artifact = loaded_packs.artifact_of(Candidate(dataclasses.replace(workload, channels=40), CONFIG), CPU)
     assert artifact is not None and artifact.arguments[0].shape == (3,)
 
 
@@ -171,17 +173,17 @@ def test_a_kernel_that_a_race_has_built_for_every_layer_runs_layers_of_other_cha
         pytest.skip("nothing links a library here")
     monkeypatch.setenv("DWCONV_CACHE", str(tmp_path))
     target = cpu_target()
-    packed.forget()
+    loaded_packs.forget()
     layers = [planted_records.workload_of(shape=(2, *sizes)) for sizes in ((40, 11, 9), (64, 6, 13))]
     kernels = every_layer.for_layer(layers[0], target)
     assert kernels == every_layer.for_layer(layers[1], target) and kernels, "one build serves both"
-    assert packed.configs_for(layers[0], target) == []
+    assert loaded_packs.configs_for(layers[0], target) == []
     cache.build_for_race(kernels[0], target)
-    packed.note_built()
+    loaded_packs.note_built()
     for layer in layers:
-        assert packed.configs_for(layer, target) == [kernels[0].config]
+        assert loaded_packs.configs_for(layer, target) == [kernels[0].config]
         candidate = Candidate(layer.with_any_size(), kernels[0].config)
-        artifact = packed.artifact_of(candidate, target)
+        artifact = loaded_packs.artifact_of(candidate, target)
         assert artifact is not None and artifact.candidate == candidate
         kernel = loaded.load(candidate, target, torch.device("cpu"))
         for size in (layer.input_size, (9, 20)):
@@ -191,9 +193,9 @@ def test_a_kernel_that_a_race_has_built_for_every_layer_runs_layers_of_other_cha
             torch.testing.assert_close(y, F.conv2d(x, w, padding=1, groups=layer.channels), rtol=1e-4, atol=1e-4)
     for few in (3, 9):
         fewer = dataclasses.replace(layers[0], channels=few)
-        assert packed.configs_for(fewer, target) == [], "fewer than a vector: others run those"
-    packed.forget()
-    assert packed.configs_for(layers[1], target) == [kernels[0].config], "the next process has it"
+        assert loaded_packs.configs_for(fewer, target) == [], "fewer than a vector: others run those"
+    loaded_packs.forget()
+    assert loaded_packs.configs_for(layers[1], target) == [kernels[0].config], "the next process has it"
 
 
 @pytest.mark.parametrize(

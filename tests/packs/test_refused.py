@@ -14,7 +14,7 @@ import pytest
 import torch
 
 import dwconv
-from dwconv.dispatch import packed
+from dwconv.dispatch import loaded_packs
 from dwconv.errors import PackError
 from dwconv.kernels.manifest import MANIFEST, Manifest, decode
 from dwconv.packs import load
@@ -69,7 +69,7 @@ def test_of_a_link_the_content_counts(pack, tmp_path):
     stored = file.rename(tmp_path / "stored")
     file.symlink_to(stored)
     dwconv.load_pack(pack)
-    packed.forget()
+    loaded_packs.forget()
     stored.write_bytes(stored.read_bytes()[:-1] + b"?")
     refused(pack, f"{file.name} was changed after the pack was made")
 
@@ -102,7 +102,7 @@ def test_no_file_outside_of_the_pack_is_read(pack, path):
 def test_another_pack_than_the_one_that_was_asked_for_is_refused(pack, made):
     assert dwconv.load_pack(pack, sha256=made.manifest.sha256).sha256 == made.manifest.sha256
     dwconv.load_pack(pack, sha256=made.manifest.sha256.upper())
-    packed.forget()
+    loaded_packs.forget()
     forge(pack, lambda manifest: msgspec.structs.replace(manifest, needs="nothing"))
     refused(pack, f"not the given {made.manifest.sha256}", sha256=made.manifest.sha256)
 
@@ -256,4 +256,4 @@ def test_cpp_of_calls_that_cannot_be_loaded_is_left_out(pack, monkeypatch):
 
     monkeypatch.setattr(load.native, "take", take)
     assert dwconv.load_pack(pack).without_native == "its C++ of calls cannot be loaded: no such symbol"
-    assert packed.records()
+    assert loaded_packs.records()

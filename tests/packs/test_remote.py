@@ -8,7 +8,7 @@ import pytest
 
 import dwconv
 from dwconv import export, settings
-from dwconv.dispatch import packed
+from dwconv.dispatch import loaded_packs
 from dwconv.errors import PackError
 from dwconv.kernels.manifest import MANIFEST
 from dwconv.packs.remote import put_pack
@@ -36,7 +36,7 @@ def refused(url: str, words: str, **options: object) -> None:
     with pytest.raises(PackError, match=words) as raised:
         dwconv.load_pack(url, **options)
     assert str(raised.value).startswith(f"pack={url}: ") and "\n" not in str(raised.value)
-    assert packed.records() == []
+    assert loaded_packs.records() == []
 
 
 def folder_of(url: str) -> Path:
@@ -46,14 +46,14 @@ def folder_of(url: str) -> Path:
 def test_a_pack_is_got_by_its_digest_and_kept_in_the_cache(made, url):
     digest = made.manifest.sha256
     loaded = dwconv.load_pack(url, sha256=digest.upper())
-    assert loaded.sha256 == digest and packed.records() and settings.cache_folder() in loaded.path.parents
+    assert loaded.sha256 == digest and loaded_packs.records() and settings.cache_folder() in loaded.path.parents
     assert dwconv.load_pack(url, trust=True).sha256 == digest
     kernels = folder_of(url) / "kernels"
     kernels.rename(kernels.with_name("away"))
     dwconv.load_pack(url, sha256=digest)
     damaged = min((loaded.path / "kernels").glob("fprop*"))
     damaged.write_bytes(b"damaged")
-    packed.forget()
+    loaded_packs.forget()
     refused(url, f"kernels/{damaged.name} is missing", sha256=digest)
     kernels.with_name("away").rename(kernels)
     dwconv.load_pack(url, sha256=digest)

@@ -12,7 +12,7 @@ from torch.profiler import ProfilerActivity, profile
 from dwconv.call import torch_ops as ops
 from dwconv.measure.providers import around_call, laid_out, pytorch_call
 from dwconv.problems import pytorch
-from dwconv.problems.operands import operands
+from dwconv.problems.kernel_inputs import operands
 from dwconv.problems.problem import Problem
 from dwconv.problems.reference import reference
 from dwconv.problems.workload import BLOCK_PASSES, EVAL_PASSES, LAYOUTS, PASSES

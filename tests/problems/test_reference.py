@@ -10,7 +10,7 @@ from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
 from dwconv.errors import InvalidWorkload
-from dwconv.problems.operands import operands
+from dwconv.problems.kernel_inputs import operands
 from dwconv.problems.reference import exact_answers, reference, repeated, right_answers, terms
 from dwconv.problems.workload import PASSES, Workload
 

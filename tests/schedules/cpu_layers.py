@@ -13,7 +13,7 @@ from tvm import ir, sym, tirx
 from dwconv.kernels import build
 from dwconv.kernels.kernel import Kernel
 from dwconv.problems import reference
-from dwconv.problems.operands import operands
+from dwconv.problems.kernel_inputs import operands
 from dwconv.problems.target import CpuTarget
 from dwconv.problems.workload import IMAGES, Layout, Sizes, Workload
 from dwconv.schedules.space import Config

@@ -19,7 +19,7 @@ from dwconv.kernels import build
 from dwconv.measure.verify.cases import judge_all, make_case
 from dwconv.problems import reference
 from dwconv.problems.block import Block
-from dwconv.problems.operands import operands
+from dwconv.problems.kernel_inputs import operands
 from dwconv.problems.workload import BLOCK_PASSES, LAYOUTS, PASSES, DType, Layout, Pass, Workload
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import Candidate, templates_for

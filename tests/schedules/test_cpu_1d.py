@@ -14,7 +14,7 @@ import torch
 
 from dwconv.kernels.kernel import Kernel
 from dwconv.problems import reference
-from dwconv.problems.operands import operands
+from dwconv.problems.kernel_inputs import operands
 from dwconv.problems.workload import LAYOUTS, PASSES, DType, Layout, Pass, Workload
 from dwconv.schedules.cpu.shared.limits import WIDE_KERNEL
 from dwconv.schedules.space import Config, ConfigSpace

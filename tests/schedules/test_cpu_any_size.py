@@ -17,11 +17,11 @@ from dwconv.measure.verify.cases import make_case
 from dwconv.measure.verify.first_use import fault_at_first_use
 from dwconv.measure.verify.verify import verify_runs
 from dwconv.problems.block import Block
-from dwconv.problems.operands import Data, operands
+from dwconv.problems.kernel_inputs import Data, operands
 from dwconv.problems.target import CpuTarget
 from dwconv.problems.workload import BLOCK_PASSES, LAYOUTS, PASSES, DType, Layout, Pass, Sizes, Workload
 from dwconv.schedules.any_size import any_axes
-from dwconv.schedules.cpu.shared.blocks import column_blocks
+from dwconv.schedules.cpu.shared.row_blocks import column_blocks
 from dwconv.schedules.emit import kernel
 from dwconv.schedules.space import Config, Value
 from dwconv.schedules.template import Candidate, fitting, templates_for

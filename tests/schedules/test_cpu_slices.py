@@ -17,7 +17,7 @@ from dwconv.kernels.kernel import Kernel
 from dwconv.measure.verify.cases import make_case
 from dwconv.measure.verify.verify import verify
 from dwconv.problems import reference
-from dwconv.problems.operands import operands
+from dwconv.problems.kernel_inputs import operands
 from dwconv.problems.workload import LAYOUTS, Layout, Pass, Workload
 from tests.schedules.cpu_layers import SHAPES, TARGETS, built, layer, lying, some_configs
 from tests.schedules.volumes import VOLUMES

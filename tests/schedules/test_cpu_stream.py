@@ -9,7 +9,7 @@ import re
 import pytest
 import torch
 
-from dwconv.problems.operands import operands
+from dwconv.problems.kernel_inputs import operands
 from dwconv.problems.workload import PASSES, DType, Pass
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import Candidate, templates_for

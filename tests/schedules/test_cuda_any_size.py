@@ -21,7 +21,7 @@ from dwconv.measure.simulator.machine import SimulatedGpu
 from dwconv.measure.simulator.simulate import source_only, verified
 from dwconv.measure.verify.cases import make_case
 from dwconv.measure.verify.verify import verify_runs
-from dwconv.problems.operands import operands
+from dwconv.problems.kernel_inputs import operands
 from dwconv.problems.workload import PASSES, DType, Layout, Pass, Sizes, Workload
 from dwconv.schedules.space import Config, Value
 from dwconv.schedules.template import Candidate, fitting, templates_for

@@ -17,7 +17,7 @@ from dwconv.kernels.kernel import Kernel
 from dwconv.measure.simulator.machine import SimulatedGpu
 from dwconv.measure.simulator.simulate import source_only, verified
 from dwconv.problems.as_written import resolve_padding
-from dwconv.problems.operands import operands
+from dwconv.problems.kernel_inputs import operands
 from dwconv.problems.workload import DTYPES, LAYOUTS, DType, Layout, Workload
 from dwconv.schedules.cuda.weight_gradient.cut import WeightGradientCut
 from dwconv.schedules.space import Config, ConfigSpace

@@ -10,7 +10,7 @@ import pytest
 from dwconv.errors import NoCluster, WorkerCannotStart
 from dwconv.measure.processes.pool import Pool
 from dwconv.measure.processes.process import IsolatedProcess
-from dwconv.native.making import Build, made_once
+from dwconv.native.build_once import Build, made_once
 from dwconv.system import interpreter
 from dwconv.tuner.cluster import on_ray
 

@@ -12,11 +12,11 @@ from dwconv.records.log import TuningLog
 from dwconv.schedules import template as template_module
 from dwconv.system import versions
 from dwconv.tuner import agenda as agenda_module
-from dwconv.tuner.choices import Choices
 from dwconv.tuner.cluster import driver
 from dwconv.tuner.cluster.node import Setup
 from dwconv.tuner.expected_gain import most_to_win_first
 from dwconv.tuner.search.search_result import Stop
+from dwconv.tuner.user_choices import Choices
 from tests import fake_tuning as fake
 from tests.tuner.fake_cluster import LAYERS, RECORDS, Clock, FakeCluster, FakeNode
 

@@ -17,10 +17,10 @@ from dwconv.records.record import Status
 from dwconv.schedules import template as template_module
 from dwconv.tuner import model_race
 from dwconv.tuner.campaign import Campaign
-from dwconv.tuner.choices import Choices
 from dwconv.tuner.expected_gain import MOST_STARTS, ExpectedGains, further_us, most_to_win_first
 from dwconv.tuner.search.search_result import Stop
 from dwconv.tuner.step_time import StepTime, Until, with_both_gradients
+from dwconv.tuner.user_choices import Choices
 from dwconv.untuned import gain, other_size
 from tests import fake_tuning as fake
 from tests.planted_gain import plant_gain

@@ -16,8 +16,8 @@ from dwconv import tune
 from dwconv.errors import BuildError
 from dwconv.kernels import build
 from dwconv.kernels.artifact import Artifact
-from dwconv.measure.simulator import compile as compiling
-from dwconv.measure.simulator.compile import available
+from dwconv.measure.simulator import host_compile as compiling
+from dwconv.measure.simulator.host_compile import available
 from dwconv.problems.target import CudaTarget, parse_target
 from dwconv.problems.workload import Workload
 from dwconv.records.log import TuningLog

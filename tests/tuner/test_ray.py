@@ -12,9 +12,9 @@ from dwconv.problems.layer_files import read_layers, shipped_layers
 from dwconv.problems.workload import PASSES
 from dwconv.records.log import TuningLog
 from dwconv.schedules import template as template_module
-from dwconv.tuner.choices import Choices
 from dwconv.tuner.cluster import driver
 from dwconv.tuner.cluster.node import Setup
+from dwconv.tuner.user_choices import Choices
 from tests import fake_tuning as fake
 
 ray = pytest.importorskip("ray", reason="tuning on a cluster needs Ray")

@@ -7,11 +7,11 @@ from types import SimpleNamespace
 
 from dwconv.records.line import decode, encode
 from dwconv.schedules import template as template_module
-from dwconv.tuner.choices import Choices
 from dwconv.tuner.cluster.node import NodeReport, NodeTask
 from dwconv.tuner.cluster.worker import NodeWorker, Outbox
 from dwconv.tuner.search import loop
 from dwconv.tuner.search.search_result import Stop
+from dwconv.tuner.user_choices import Choices
 from tests import fake_tuning as fake
 
 BUDGET = Choices(trials=8).budget(fake.TARGET, seconds=None)

@@ -19,7 +19,7 @@ from dwconv.schedules.template import templates_for
 from dwconv.untuned import portfolio_file
 from dwconv.untuned.evidence import evidence
 from dwconv.untuned.gain import expected
-from dwconv.untuned.make import learn
+from dwconv.untuned.make_portfolio import learn
 from dwconv.untuned.portfolio_file import Portfolio
 from dwconv.untuned.starts import starts
 from dwconv.untuned.trees import Split, Trees, grow

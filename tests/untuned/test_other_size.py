@@ -10,9 +10,9 @@ import pytest
 from dwconv.errors import InvalidConfig
 from dwconv.problems.target import cpu_of_device
 from dwconv.schedules.template import templates_for
-from dwconv.untuned import make as learning
+from dwconv.untuned import make_portfolio as learning
 from dwconv.untuned.evidence import evidence
-from dwconv.untuned.make import errors_by_octaves, learn
+from dwconv.untuned.make_portfolio import errors_by_octaves, learn
 from dwconv.untuned.other_size import expected_from, octaves_between
 from dwconv.untuned.portfolio_file import Errors, Portfolio, shipped
 from dwconv.untuned.trees import Trees

@@ -18,7 +18,7 @@ import torch
 
 from dwconv.errors import BuildError
 from dwconv.kernels.artifact import Argument, Artifact, Launch, Scalar, at_batch
-from dwconv.measure.simulator.compile import compile_kernels, source_lines
+from dwconv.measure.simulator.host_compile import compile_kernels, source_lines
 from dwconv.problems.workload import ITEMSIZE
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from dwconv.problems.operands import Data, operands
+from dwconv.problems.kernel_inputs import Data, operands
 from dwconv.problems.reference import Answer, exact_answers, repeated, right_answers
 from dwconv.problems.workload import IMAGES, Workload
 from dwconv.records.record import Verdict

@@ -21,7 +21,7 @@ import torch
 from dwconv.kernels.kernel import Kernel
 from dwconv.measure.verify.bare_kernel import Bench, LoadedKernel
 from dwconv.measure.verify.cases import case_of_few_channels, judge_all
-from dwconv.problems.operands import Data
+from dwconv.problems.kernel_inputs import Data
 from dwconv.problems.workload import Workload
 from dwconv.schedules.template import spreads_nan
 from dwconv.system.openmp import openmp_is_here

@@ -20,10 +20,10 @@ from dwconv.errors import LogError, NoCluster, NodeLost, NoTemplate, one_line, s
 from dwconv.problems.workload import Workload
 from dwconv.system import versions
 from dwconv.tuner.campaign import shared
+from dwconv.tuner.campaign_result import TunedDevices
 from dwconv.tuner.cluster.node import DeviceWork, Facts, Node, NodeLink, NodeReport, Setup
 from dwconv.tuner.results_table import PLAIN_LINE_EVERY_S, state, task_label
 from dwconv.tuner.search.search_result import ctrl_c_waits
-from dwconv.tuner.tuned import TunedDevices
 
 if TYPE_CHECKING:
     from dwconv.tuner.cluster.on_ray import RayCluster

@@ -17,8 +17,8 @@ from dwconv.problems.workload import Workload
 from dwconv.records.line import decode, encode
 from dwconv.records.record import TuningRecord
 from dwconv.tuner.campaign import Campaign
-from dwconv.tuner.choices import Choices
 from dwconv.tuner.search.search_result import Budget, Stop, TuningResult
+from dwconv.tuner.user_choices import Choices
 
 Lines = tuple[bytes, ...]
 

@@ -32,7 +32,7 @@ from dwconv.tuner.search.search_result import TuningResult
 
 if TYPE_CHECKING:
     from dwconv.measure.runner import WorkerProcesses
-    from dwconv.tuner.choices import Choices
+    from dwconv.tuner.user_choices import Choices
 
 
 class NodeWorker:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dwconv.problems.target import CpuTarget
 from dwconv.problems.workload import Workload
 from dwconv.schedules.cpu.block_nhwc.cut import FusedBlockCut, axes_of, tile_sums
-from dwconv.schedules.cpu.shared.blocks import block_heights, channel_blocks, preferred_block, tile_sizes
 from dwconv.schedules.cpu.shared.limits import code_within_limit, sum_registers, sums_in_registers, thread_knobs
+from dwconv.schedules.cpu.shared.row_blocks import block_heights, channel_blocks, preferred_block, tile_sizes
 from dwconv.schedules.space import Config, ConfigSpace, Knob, Rule
 
 TILE_WIDTHS = (1, 2, 3, 4, 6, 7, 8)

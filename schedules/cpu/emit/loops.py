@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dwconv.schedules.cpu.emit.words import settled
-from dwconv.schedules.cpu.shared.blocks import RowCut
+from dwconv.schedules.cpu.shared.row_blocks import RowCut
 from dwconv.schedules.cpu.shared.weight_gradient import RegisterTaps
 from dwconv.schedules.emit import Expr, all_of, bind, ceil_div, least, most, serial, when
 from dwconv.schedules.taps import Axis, TileRun

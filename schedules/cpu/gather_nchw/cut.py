@@ -9,8 +9,8 @@ from typing import Any
 
 from dwconv.problems.target import CpuTarget
 from dwconv.problems.workload import Workload
-from dwconv.schedules.cpu.shared.blocks import RowCut, block_width, column_blocks
 from dwconv.schedules.cpu.shared.limits import column_lanes, loads_per_read
+from dwconv.schedules.cpu.shared.row_blocks import RowCut, block_width, column_blocks
 from dwconv.schedules.gather import Gather
 from dwconv.schedules.space import Config
 from dwconv.schedules.taps import Axis, TileRun, full_source_loops

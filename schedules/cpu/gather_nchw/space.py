@@ -5,7 +5,6 @@ from __future__ import annotations
 from dwconv.problems.target import CpuTarget
 from dwconv.problems.workload import Workload
 from dwconv.schedules.cpu.gather_nchw.cut import GatherNchwCut, spans_rows
-from dwconv.schedules.cpu.shared.blocks import block_heights, preferred_width, tile_sizes, width_knob
 from dwconv.schedules.cpu.shared.limits import (
     SMALL_KERNEL,
     TILE_WITHIN_BLOCK,
@@ -18,6 +17,7 @@ from dwconv.schedules.cpu.shared.limits import (
     thread_knobs,
     vector_count,
 )
+from dwconv.schedules.cpu.shared.row_blocks import block_heights, preferred_width, tile_sizes, width_knob
 from dwconv.schedules.gather import Gather
 from dwconv.schedules.space import Config, ConfigSpace, Knob, Rule, Value
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from dwconv.problems.target import CpuTarget
 from dwconv.problems.workload import ITEMSIZE, Workload
-from dwconv.schedules.cpu.shared.blocks import RowCut, column_blocks
 from dwconv.schedules.cpu.shared.limits import RowCode, channel_lanes, load_cost, vector_count
+from dwconv.schedules.cpu.shared.row_blocks import RowCut, column_blocks
 from dwconv.schedules.gather import Gather
 from dwconv.schedules.space import Config, Knob
 from dwconv.schedules.taps import TileRun, column_runs, rolled_column_runs

@@ -5,15 +5,6 @@ from __future__ import annotations
 from dwconv.problems.target import CpuTarget
 from dwconv.problems.workload import Workload
 from dwconv.schedules.cpu.gather_nhwc.cut import GatherNhwcCut, store_knob
-from dwconv.schedules.cpu.shared.blocks import (
-    LONG_WIDTH,
-    block_heights,
-    channel_blocks,
-    preferred_block,
-    preferred_width,
-    tile_sizes,
-    width_knob,
-)
 from dwconv.schedules.cpu.shared.limits import (
     TILE_WITHIN_BLOCK,
     WIDE_KERNEL,
@@ -25,6 +16,15 @@ from dwconv.schedules.cpu.shared.limits import (
     sums_in_flight,
     sums_in_registers,
     thread_knobs,
+)
+from dwconv.schedules.cpu.shared.row_blocks import (
+    LONG_WIDTH,
+    block_heights,
+    channel_blocks,
+    preferred_block,
+    preferred_width,
+    tile_sizes,
+    width_knob,
 )
 from dwconv.schedules.gather import Gather
 from dwconv.schedules.space import Config, ConfigSpace, Knob, Rule, Value

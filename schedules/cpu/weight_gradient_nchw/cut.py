@@ -8,8 +8,8 @@ from typing import Any
 
 from dwconv.problems.target import CpuTarget
 from dwconv.problems.workload import Workload
-from dwconv.schedules.cpu.shared.blocks import column_blocks
 from dwconv.schedules.cpu.shared.limits import column_lanes, loads_per_read
+from dwconv.schedules.cpu.shared.row_blocks import column_blocks
 from dwconv.schedules.cpu.shared.weight_gradient import Pieces, WeightGradient, pieces
 from dwconv.schedules.space import Config
 from dwconv.schedules.taps import column_runs

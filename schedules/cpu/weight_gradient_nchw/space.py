@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from dwconv.problems.target import CpuTarget
 from dwconv.problems.workload import Workload
-from dwconv.schedules.cpu.shared.blocks import preferred_width, width_knob
 from dwconv.schedules.cpu.shared.limits import (
     SMALL_KERNEL,
     TILE_WITHIN_BLOCK,
@@ -15,6 +14,7 @@ from dwconv.schedules.cpu.shared.limits import (
     sum_registers,
     thread_knobs,
 )
+from dwconv.schedules.cpu.shared.row_blocks import preferred_width, width_knob
 from dwconv.schedules.cpu.shared.weight_gradient import WeightGradient
 from dwconv.schedules.cpu.weight_gradient_nchw.cut import WgradNchwCut
 from dwconv.schedules.space import Config, ConfigSpace, Knob, Rule, Value, divisors

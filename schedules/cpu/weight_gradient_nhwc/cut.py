@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from dwconv.problems.target import CpuTarget
 from dwconv.problems.workload import Workload
-from dwconv.schedules.cpu.shared.blocks import column_blocks
 from dwconv.schedules.cpu.shared.limits import RowCode, channel_lanes, load_cost, sum_registers, vector_count
+from dwconv.schedules.cpu.shared.row_blocks import column_blocks
 from dwconv.schedules.cpu.shared.weight_gradient import WeightGradient
 from dwconv.schedules.space import Config
 

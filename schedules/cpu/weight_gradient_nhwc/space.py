@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from dwconv.problems.target import CpuTarget
 from dwconv.problems.workload import Workload
-from dwconv.schedules.cpu.shared.blocks import block_heights, preferred_block, preferred_width, width_knob
 from dwconv.schedules.cpu.shared.limits import (
     WIDE_KERNEL,
     channel_lanes,
@@ -16,6 +15,7 @@ from dwconv.schedules.cpu.shared.limits import (
     vector_count,
     vector_registers,
 )
+from dwconv.schedules.cpu.shared.row_blocks import block_heights, preferred_block, preferred_width, width_knob
 from dwconv.schedules.cpu.shared.weight_gradient import WeightGradient
 from dwconv.schedules.cpu.weight_gradient_nhwc.cut import WeightCut
 from dwconv.schedules.space import Config, ConfigSpace, Knob, Rule, Value

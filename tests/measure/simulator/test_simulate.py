@@ -19,9 +19,9 @@ import pytest
 from dwconv.errors import BrokenInstallation, BuildError, NotKept, WorkerDied, WorkerTimeout
 from dwconv.kernels.artifact import Artifact
 from dwconv.measure.processes.process import IsolatedProcess
-from dwconv.measure.simulator import compile as compiling
+from dwconv.measure.simulator import host_compile as compiling
 from dwconv.measure.simulator import simulate as simulating
-from dwconv.measure.simulator.compile import translate
+from dwconv.measure.simulator.host_compile import translate
 from dwconv.measure.simulator.machine import SimulatedGpu
 from dwconv.measure.simulator.simulate import MOST_PRODUCTS, products, simulate, smaller, source_only
 from dwconv.problems.workload import DType, Workload

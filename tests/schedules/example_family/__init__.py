@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 
 from dwconv.problems.target import CpuTarget
 from dwconv.problems.workload import Workload
-from dwconv.schedules.cpu.shared.blocks import block_heights
 from dwconv.schedules.cpu.shared.limits import sum_registers
+from dwconv.schedules.cpu.shared.row_blocks import block_heights
 from dwconv.schedules.space import Config, ConfigSpace, Knob, Rule
 from dwconv.schedules.taps import Axis
 from dwconv.schedules.template import ScheduleTemplate

@@ -46,7 +46,7 @@ _NICENESS = 10
 _POLL_S = 0.1
 _WHAT = "the C++ of calls"
 
-_BOOT = "from dwconv.native.making import serve; serve()"
+_BOOT = "from dwconv.native.build_once import serve; serve()"
 
 _log = logging.getLogger(__name__)
 

@@ -15,10 +15,10 @@ from dwconv import native
 from dwconv.errors import BuildError, CannotBeCaptured, DeviceLost
 from dwconv.kernels.artifact import Argument, Extent
 from dwconv.kernels.cpu import build_cpu
-from dwconv.measure.building import misfit
+from dwconv.measure.build_worker import misfit
 from dwconv.measure.clock.timing import CpuClock
-from dwconv.measure.measuring import Measurer, ready
 from dwconv.measure.requests import Check, Measured, MeasureSetup, Prepare, Time, Tried, misfit_of_answer
+from dwconv.measure.timing_worker import Measurer, ready
 from dwconv.problems.block import Block
 from dwconv.problems.target import parse_target
 from dwconv.records.record import AtSize, Measurement, Verdict
