@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import importlib.util
 import itertools
+import pkgutil
 import re
 import shlex
 import sys
@@ -19,6 +21,8 @@ from bench.__main__ import BENCHMARKS, READERS, module_of
 from dwconv.__main__ import COMMANDS
 from dwconv.concurrency import __main__ as concurrency
 from dwconv.parallel import __main__ as parallel
+from dwconv.schedules import cpu, cuda
+from dwconv.schedules.template import all_templates
 from dwconv.show import WHAT
 from tests import forked
 
@@ -44,6 +48,25 @@ class Shown:
 
     def __str__(self) -> str:
         return f"{self.page}: {self.text}"
+
+
+# -- templates -------------------------------------------------------------------------------------------------------
+
+
+def test_the_table_of_templates_leads_from_each_stored_name_to_its_folder() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    listed = {
+        folder: set(re.findall(r"`([a-z0-9_.]+)`", names))
+        for folder, names in re.findall(r"^\| `((?:cpu|cuda)/\w+)` \| (.+) \|$", text, re.MULTILINE)
+    }
+    there = {}
+    for device in (cpu, cuda):
+        for module in pkgutil.iter_modules(device.__path__):
+            family = importlib.import_module(f"{device.__name__}.{module.name}")
+            if names := {template.name for template in getattr(family, "TEMPLATES", ())}:
+                there[f"{device.__name__.rpartition('.')[2]}/{module.name}"] = names
+    assert listed == there
+    assert set().union(*there.values()) == set(all_templates()), "else the registry finds more than the folders have"
 
 
 # -- what the pages show ---------------------------------------------------------------------------------------------
