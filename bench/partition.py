@@ -2,8 +2,8 @@
 padding, the default and the least computed cost, beside the best of all families.
 
 Each row is a variant of one pass: the configuration of least estimate among those that the variant has, compiled for
-the target, and its computed cost. No GPU is needed. Where the target's GPU is here, ``--measure`` times the compiled
-kernels beside cuDNN.
+the target, and its computed cost. No GPU is needed. Where the target's GPU is here, compiled kernels are also timed
+beside cuDNN.
 """
 
 from __future__ import annotations
