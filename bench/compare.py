@@ -12,8 +12,9 @@ from pathlib import Path
 
 from bench.evidence import Ratio, name_of
 from bench.report.files import KINDS, ResultFile, over_pytorch, read
+from bench.results import UnreadableResults
 from dwconv.commands.command_line import ArgumentParser
-from dwconv.errors import UnreadableResults, say
+from dwconv.errors import say
 
 
 def command(argv: Sequence[str] | None) -> int:

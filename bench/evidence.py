@@ -26,7 +26,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from dwconv.errors import BeyondLimit
+from dwconv.errors import DwconvError
 from dwconv.measure.clock.contention import Quiet
 from dwconv.measure.limits import EXCEEDED, doubt, with_limits
 from dwconv.problems.target import CpuTarget, Limits
@@ -46,6 +46,10 @@ _WAIT_S = 10.0
 """To wait for a quiet machine before a row is timed again."""
 _NAMES = ("network", "layer", "block", "pass", "epilogue", "allocator", "caches")
 """What distinguishes the rows of a benchmark."""
+
+
+class BeyondLimit(DwconvError):
+    """A time that is shorter than the device allows; the message names the row."""
 
 
 @dataclass(frozen=True, kw_only=True)

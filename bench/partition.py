@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from bench.report.files import read
-from bench.results import add_out_argument, write_results
+from bench.results import UnreadableResults, add_out_argument, write_results
 from dwconv.commands.command_line import ArgumentParser, integers
-from dwconv.errors import BuildError, InvalidChoice, NoTemplate, UnreadableResults, say
+from dwconv.errors import BuildError, InvalidChoice, NoTemplate, say
 from dwconv.kernels import build
 from dwconv.measure.runner import LocalRunner
 from dwconv.problems.target import CudaTarget, parse_target

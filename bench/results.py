@@ -22,7 +22,7 @@ import msgspec
 import psutil
 
 from dwconv.commands.command_line import writable_folder
-from dwconv.errors import InvalidChoice, UnreadableResults, one_line
+from dwconv.errors import DwconvError, InvalidChoice, one_line
 from dwconv.measure.clock.contention import Quiet, cores
 from dwconv.measure.limits import known_limits
 from dwconv.problems.target import CpuTarget, Target
@@ -32,6 +32,10 @@ from dwconv.system.new_file import replace_file
 
 FOLDER = Path("bench/results")
 T = TypeVar("T")
+
+
+class UnreadableResults(DwconvError):
+    """A file that holds no results of a benchmark, or of another one than it is compared with."""
 
 
 def add_out_argument(parser: argparse.ArgumentParser) -> None:

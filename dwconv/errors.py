@@ -27,19 +27,15 @@ class InvalidArgument(InvalidWorkload, TypeError):
 
 
 class InvalidChoice(DwconvError, ValueError):
-    """An argument, such as a limit of a search, with a value that makes no sense."""
+    """An argument, such as a target or a limit of a search, with a value that is unknown or makes no sense."""
 
 
 class InvalidConfig(DwconvError, ValueError):
     """A configuration that is not in the space of its template, or breaks one of its rules."""
 
 
-class UnknownTarget(DwconvError, ValueError):
-    """A target other than ``auto``, ``cpu``, ``cpu:avx2``, ``cuda``, ``cuda:sm_NN`` or the like."""
-
-
 class NoDevice(DwconvError):
-    """The requested device is not in this machine."""
+    """The requested device is not in this machine, or no cluster answers that has one."""
 
 
 class NoTemplate(DwconvError):
@@ -56,14 +52,6 @@ class Untuned(DwconvError):
 
 class LogError(DwconvError):
     """A tuning log that cannot be read or written."""
-
-
-class UnreadableResults(DwconvError):
-    """A file that holds no results of a benchmark, or of another one than it is compared with."""
-
-
-class BeyondLimit(DwconvError):
-    """A time that is shorter than the device allows; the message names the row."""
 
 
 class CannotBeCut(DwconvError):
@@ -116,10 +104,6 @@ class RankLost(DwconvError):
 
 class NodeLost(DwconvError):
     """A node of a cluster that has ended, does not answer, or cannot measure; the message is the reason."""
-
-
-class NoCluster(DwconvError):
-    """A cluster that cannot be reached, or has no node that can tune."""
 
 
 class StageFailed(DwconvError, RuntimeError):
@@ -181,6 +165,10 @@ class NonsenseAnswer(WorkerDied):
 
 class RequestFailed(WorkerError):
     """A worker process could not run a request, returned the reason, and goes on."""
+
+
+UnknownTarget, NoCluster = InvalidChoice, NoDevice
+"""Names that these had."""
 
 
 class DwconvWarning(UserWarning):

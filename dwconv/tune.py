@@ -70,7 +70,7 @@ def tune(
 
     Raises InvalidArgument and InvalidChoice for arguments that make no sense, InvalidWorkload if no depthwise
     convolution ran, BrokenInstallation without TVM, or without Ray where that is
-    requested, NoCluster if no node of it can tune.
+    requested, NoDevice if no node of it can tune.
     """
     check_can_build()  # first: what is imported next may be missing, too
     from dwconv.call.process_decisions import reset

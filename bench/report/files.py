@@ -13,8 +13,7 @@ from typing import Annotated, Any, TypeVar
 
 import msgspec
 
-from bench.results import read_results
-from dwconv.errors import UnreadableResults
+from bench.results import UnreadableResults, read_results
 from dwconv.problems.target import Limits
 from dwconv.problems.workload import DTYPES, LAYOUTS, DType, Layout
 from dwconv.reporting.drawing import Dot

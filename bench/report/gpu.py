@@ -12,7 +12,7 @@ import msgspec
 
 from bench.cases import CPU_LAYERS, GPU_LAYERS
 from bench.report.files import Above0, BlockRow, LayerRow, ResultFile, StepRow
-from dwconv.errors import UnreadableResults
+from bench.results import UnreadableResults
 from dwconv.problems.workload import DTYPES, LAYOUTS
 
 _WORKLOAD = re.compile(

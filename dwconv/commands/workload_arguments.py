@@ -8,7 +8,7 @@ import math
 from typing import TYPE_CHECKING
 
 from dwconv.commands.command_line import integers, whole
-from dwconv.errors import InvalidWorkload, UnknownTarget
+from dwconv.errors import InvalidChoice, InvalidWorkload
 from dwconv.problems.as_written import along, resolve_padding, transposed_size
 from dwconv.problems.block import Block
 from dwconv.problems.workload import (
@@ -152,7 +152,7 @@ def with_arithmetic(args: argparse.Namespace, target: Target) -> Target:
     from dwconv.problems.target import CudaTarget
 
     if not isinstance(target, CudaTarget):
-        raise UnknownTarget(f"--fast-math is for CUDA, the target is {target}; leave it out, or use cuda:sm_90")
+        raise InvalidChoice(f"--fast-math is for CUDA, the target is {target}; leave it out, or use cuda:sm_90")
     return dataclasses.replace(target, fast_math=True)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 from dwconv import settings
-from dwconv.errors import NoDevice, UnknownTarget
+from dwconv.errors import InvalidChoice, NoDevice
 from dwconv.system import cpu_facts
 from dwconv.system.cpu_facts import KiB, MiB
 
@@ -165,7 +165,7 @@ _NO_ROCM = "there are no kernels for AMD GPUs yet: use cpu, or cuda:sm_90 to com
 
 
 def parse_target(text: str) -> Target:
-    """``auto``, ``cpu``, ``cpu:avx2``, ``cuda``, ``cuda:sm_NN``, … Raises UnknownTarget, or
+    """``auto``, ``cpu``, ``cpu:avx2``, ``cuda``, ``cuda:sm_NN``, … Raises InvalidChoice, or
     NoDevice for ``cuda`` without a GPU."""
     if text == "auto":
         return cuda_target() if _gpu_is_here() else cpu_target()
@@ -179,17 +179,17 @@ def parse_target(text: str) -> Target:
     if text.startswith("cuda:") and text.removeprefix("cuda:") in _ARCHITECTURES:
         return _ARCHITECTURES[text.removeprefix("cuda:")]
     if text.partition(":")[0] == "rocm":
-        raise UnknownTarget(f"target={text} is not supported; {_NO_ROCM}")
+        raise InvalidChoice(f"target={text} is not supported; {_NO_ROCM}")
     vector_sets = ", ".join(f"cpu:{name}" for name in FORCED_VECTOR_SETS)
     known = ", ".join(f"cuda:{arch}" for arch in sorted(_ARCHITECTURES, key=lambda arch: int(arch[3:])))
-    raise UnknownTarget(f"target={text} is unknown; use auto, cpu, {vector_sets}, cuda, {known}")
+    raise InvalidChoice(f"target={text} is unknown; use auto, cpu, {vector_sets}, cuda, {known}")
 
 
 def cpu_target(*, threads: int | None = None, vector_set: ForcedVectorSet | None = None) -> CpuTarget:
     """This machine's CPU, with as many threads as PyTorch uses, and with its widest vectors unless ``vector_set`` or
     ``DWCONV_CPU`` is set. Not ``present``, if this CPU does not have ``vector_set``.
 
-    Raises UnknownTarget or NoDevice if ``DWCONV_CPU`` names a vector set that is none, or that this CPU has not."""
+    Raises InvalidChoice or NoDevice if ``DWCONV_CPU`` names a vector set that is none, or that this CPU has not."""
     import torch
 
     count, facts = threads or torch.get_num_threads(), cpu_facts.cpu_facts()
@@ -271,7 +271,7 @@ def _vector_set_of_the_environment() -> ForcedVectorSet | None:
     has = [name for name in FORCED_VECTOR_SETS if cpu_facts.cpu_facts().has(name)]
     out = f"use {' or '.join(has)}, or unset it" if has else "unset it"
     if found is None:
-        raise UnknownTarget(f"DWCONV_CPU={requested} is not a vector set; {out}")
+        raise InvalidChoice(f"DWCONV_CPU={requested} is not a vector set; {out}")
     if found not in has:
         raise NoDevice(f"DWCONV_CPU={requested}: this CPU has no {requested}; {out}")
     return found

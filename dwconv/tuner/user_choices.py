@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from dwconv import native, settings
-from dwconv.errors import InvalidChoice, NoTemplate, UnknownTarget
+from dwconv.errors import InvalidChoice, NoTemplate
 from dwconv.measure.runner import WorkerProcesses
 from dwconv.problems.target import CpuTarget, Target, check_present
 from dwconv.problems.workload import Workload
@@ -114,7 +114,7 @@ def check_choices(choices: Choices, target: Target, workloads: Sequence[Workload
     if isinstance(target, CpuTarget):
         check_present(target)
     if choices.search_on(target) == "analytic" and target.kind != "cuda":
-        raise UnknownTarget(
+        raise InvalidChoice(
             f"--search analytic computes what a kernel costs a GPU, the target is {target}; use --target cuda:sm_90, "
             "or --search evolve"
         )

@@ -12,10 +12,10 @@ from bench import cpu, race
 from bench import evidence as limits
 from bench.__main__ import main
 from bench.cases import CPU_LAYERS, square
-from bench.evidence import Control
+from bench.evidence import BeyondLimit, Control
 from bench.race import Race, Raced, Racer, line_of, means_of
 from bench.race import row_of as cpu_row_of
-from dwconv.errors import BeyondLimit, WorkerDied
+from dwconv.errors import WorkerDied
 from dwconv.kernels.cache import build_cached
 from dwconv.measure.clock.timing import GLANCE, Taken
 from dwconv.measure.requests import MeasureSetup

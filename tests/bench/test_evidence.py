@@ -9,6 +9,7 @@ import pytest
 
 from bench import evidence
 from bench.evidence import (
+    BeyondLimit,
     Control,
     Ratio,
     bandwidth,
@@ -18,7 +19,6 @@ from bench.evidence import (
     summary_of,
     timed_again,
 )
-from dwconv.errors import BeyondLimit
 from dwconv.problems.target import CacheLevel, CpuTarget, Limits
 
 

@@ -18,7 +18,7 @@ from bench.report import charts, pictures, steps
 from bench.report import files as result_files
 from bench.report.files import read
 from bench.report.gpu import parts
-from dwconv.errors import UnreadableResults
+from bench.results import UnreadableResults
 from dwconv.reporting.drawing import LogAxis, lines_of, name
 from dwconv.reporting.frame import heat
 from tests.browser import browser

@@ -7,7 +7,7 @@ from multiprocessing import spawn
 
 import pytest
 
-from dwconv.errors import NoCluster, WorkerCannotStart
+from dwconv.errors import NoDevice, WorkerCannotStart
 from dwconv.measure.processes.pool import Pool
 from dwconv.measure.processes.process import IsolatedProcess
 from dwconv.native.build_once import Build, made_once
@@ -45,7 +45,7 @@ def test_an_application_does_not_start_itself(application, monkeypatch, tmp_path
         process.kill()
     build = Build(command=["/bin/sh", "-c", "echo made > made"], sources={}, result="made")
     assert made_once(tmp_path / "made.sealed", build, limit_s=10).content == b"made\n"
-    with pytest.raises(NoCluster, match="would start this program again"):
+    with pytest.raises(NoDevice, match="would start this program again"):
         on_ray._connect(None)
     assert starts() == 0
     subprocess.run([program], check=True)

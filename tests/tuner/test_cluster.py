@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dwconv import settings
-from dwconv.errors import LogError, NoCluster
+from dwconv.errors import LogError, NoDevice
 from dwconv.records.database import Database
 from dwconv.records.line import decode
 from dwconv.records.log import TuningLog
@@ -206,7 +206,7 @@ def test_other_versions_are_refused(tune, capsys):
         f"note: others is left out: there torch 1.0, here torch {installed['torch']}; install the same versions",
         f"note: without is left out: there tvm is missing, here tvm {installed['tvm']}; install the same versions",
     ]
-    with pytest.raises(NoCluster, match=r"no node can tune: others: there .*torch 1\.0"):
+    with pytest.raises(NoDevice, match=r"no node can tune: others: there .*torch 1\.0"):
         tune(FakeNode("others", versions_there={**installed, "torch": "1.0"}))
 
 

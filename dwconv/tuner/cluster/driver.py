@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from dwconv import settings
-from dwconv.errors import LogError, NoCluster, NodeLost, NoTemplate, one_line, say
+from dwconv.errors import LogError, NodeLost, NoDevice, NoTemplate, one_line, say
 from dwconv.problems.workload import Workload
 from dwconv.system import versions
 from dwconv.tuner.campaign import shared
@@ -44,7 +44,7 @@ def tune_on(cluster: RayCluster, counts: Mapping[Workload, int], setup: Setup, *
     """Tune every workload once for each name of a device in the cluster; ``counts`` says how often a step runs it.
     ``network``: those with most to win come first.
 
-    Ctrl-C ends the campaign, and what was found until then is in the result. Raises NoCluster if no node can tune,
+    Ctrl-C ends the campaign, and what was found until then is in the result. Raises NoDevice if no node can tune,
     LogError if records cannot be written."""
     return _Driver(cluster, counts, setup, network=network).run()
 
@@ -74,7 +74,7 @@ class _Driver:
             for device in self._devices.values():
                 device.interrupt()
         if not self._devices and not interrupted:
-            raise NoCluster(f"no node can tune: {self._last_words}")
+            raise NoDevice(f"no node can tune: {self._last_words}")
         return TunedDevices(
             devices=tuple(device.campaign.tuned(interrupted=interrupted) for device in self._devices.values()),
             left=sum(device.campaign.left for device in self._devices.values()),

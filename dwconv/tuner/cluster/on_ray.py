@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from dwconv import settings
-from dwconv.errors import BrokenInstallation, DwconvError, NoCluster, NodeLost, described_error, one_line
+from dwconv.errors import BrokenInstallation, DwconvError, NodeLost, NoDevice, described_error, one_line
 from dwconv.measure.processes.worker import locate
 from dwconv.system import interpreter
 
@@ -32,7 +32,7 @@ class RayCluster:
     started here. A context manager: at its end the actors end, and what was started here with them.
 
     ``kind``: ``cpu`` or ``cuda`` devices; ``auto`` are GPUs where a node has some. ``worker``: ``module:name`` of the
-    class that tunes on a node. Raises BrokenInstallation without Ray, NoCluster if none answers or has such devices."""
+    class that tunes on a node. Raises BrokenInstallation without Ray, NoDevice if none answers or has such devices."""
 
     def __init__(self, address: str | None, *, kind: str, worker: str = WORKER) -> None:
         ray = _ray()
@@ -44,7 +44,7 @@ class RayCluster:
             self.links = list(_actors(kind, worker))
             if not self.links:
                 wanted = "GPUs" if kind == "cuda" else "cores or GPUs"
-                raise NoCluster(f"ray={address or 'local'}: no node has {wanted}; see ray status")
+                raise NoDevice(f"ray={address or 'local'}: no node has {wanted}; see ray status")
         except BaseException:
             self.close()
             raise
@@ -130,26 +130,26 @@ def _connect(address: str | None) -> None:
     if address:
         _check_answers(address)
     elif not interpreter.runs_python():
-        raise NoCluster("ray=local would start this program again, as Python; give the address of a cluster")
+        raise NoDevice("ray=local would start this program again, as Python; give the address of a cluster")
     settings.quiet_ray()
     try:
         _ray().init(address=address, log_to_driver=False, logging_level="ERROR", include_dashboard=False)
     except (ConnectionError, ValueError, RuntimeError, TimeoutError) as error:
-        raise NoCluster(
+        raise NoDevice(
             f"ray={address or 'local'}: no cluster answers: {one_line(str(error), most=_MOST_SAID)}; start one with "
             "ray start --head, or leave the address out"
         ) from None
 
 
 def _check_answers(address: str) -> None:
-    """Raises NoCluster if nothing listens at ``address``: Ray itself would wait for minutes."""
+    """Raises NoDevice if nothing listens at ``address``: Ray itself would wait for minutes."""
     host, _, port = address.rpartition("://")[2].rpartition(":")
     if not (host and port.isascii() and port.isdigit()):
-        raise NoCluster(f"ray={address} is not an address such as 10.0.0.1:6379, which ray start --head prints")
+        raise NoDevice(f"ray={address} is not an address such as 10.0.0.1:6379, which ray start --head prints")
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=_ANSWER_S).close()
     except (OSError, OverflowError) as error:
-        raise NoCluster(f"ray={address}: nothing answers there: {described_error(error)}; see ray status") from error
+        raise NoDevice(f"ray={address}: nothing answers there: {described_error(error)}; see ray status") from error
 
 
 def _actors(kind: str, worker: str) -> Iterator[RayLink]:
