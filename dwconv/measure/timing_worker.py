@@ -29,7 +29,7 @@ from dwconv.measure.clock.timing import (
     results_held,
     rounds_in_turns,
 )
-from dwconv.measure.processes.worker import locate, one_line
+from dwconv.measure.processes.worker import first_line, locate
 from dwconv.measure.providers import around_call, better_layout, pytorch_calls
 from dwconv.measure.requests import LOAD, Check, Measured, MeasureSetup, Request, Time, Tried
 from dwconv.measure.verify.bare_kernel import LoadedKernel
@@ -142,7 +142,7 @@ class Measurer:
                 synchronize(self._target)  # a late error must not be blamed on the next kernel
             except Exception as error:
                 if is_lost(self._target):
-                    raise DeviceLost(one_line(error)) from None
+                    raise DeviceLost(first_line(error)) from None
                 raise
             return answer
 

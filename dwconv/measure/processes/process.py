@@ -30,7 +30,7 @@ from dwconv.measure.processes.worker import (
     READY,
     Request,
     WorkerAnswer,
-    one_line,
+    first_line,
     receive,
     send,
     shortage_in,
@@ -181,7 +181,7 @@ class IsolatedProcess:
         try:
             self._running = Running.start(self._role, threads=self._threads, vector_set=self._vector_set, gpu=self._gpu)
         except OSError as error:
-            reason = f"{type(error).__name__}: {one_line(error)}"
+            reason = f"{type(error).__name__}: {first_line(error)}"
             raise WorkerCannotStart(f"a worker cannot start: {reason}", shortage=shortage_of(error)) from None
         self._end = weakref.finalize(self, self._running.end)
         self._ready = False

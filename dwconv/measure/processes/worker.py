@@ -134,7 +134,7 @@ locate = pkgutil.resolve_name
 """The object that ``module:name`` names; the name may have dots."""
 
 
-def one_line(error: BaseException) -> str:
+def first_line(error: BaseException) -> str:
     """The first line of an exception's message, or its name if it has none."""
     lines = (line.strip() for line in str(error).splitlines())
     return next((line for line in lines if line), type(error).__name__)[:300]
@@ -172,7 +172,7 @@ def _answer(handler: Handler, request: Request) -> WorkerAnswer:
 
 def _failed(request: Request, error: Exception) -> WorkerAnswer:
     shortage = shortage_of(error)
-    reason = f"{type(error).__name__}: {one_line(error)}"
+    reason = f"{type(error).__name__}: {first_line(error)}"
     return WorkerAnswer(number=request.number, error=reason, shortage=shortage.value if shortage else None)
 
 
