@@ -13,6 +13,8 @@ import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from dwconv.commands.command_line import ArgumentParser, known_records, named_path, note, run
 from dwconv.commands.workload_arguments import add_workload_arguments, with_arithmetic, workload_from
 from dwconv.errors import InvalidConfig
@@ -124,10 +126,11 @@ def _candidate(workload: Workload, target: Target, *, wanted: str | None, log: P
 
 def _knobs(text: str) -> dict[str, Any]:
     try:
-        fields = json.loads(text)
-    except json.JSONDecodeError as error:
+        return msgspec.json.decode(text, type=dict[str, int | str])
+    except msgspec.ValidationError as error:
+        raise InvalidConfig(f"--config {text}: a knob is a whole number or a name: {error}") from None
+    except (msgspec.DecodeError, RecursionError) as error:
         raise InvalidConfig(f"--config {text} is not JSON: {error}") from None
-    return dict(fields)
 
 
 # -- what is printed -------------------------------------------------------------------------------------------------

@@ -177,6 +177,8 @@ def test_without_a_record_the_default_is_shown_and_said_to_be(capsys):
         ([*SMALL, "--config", "fastest"], "--config fastest"),
         ([*SMALL, "--config", "{tile_w"], "not JSON"),
         ([*SMALL, "--config", '{"tile_w": 12345}'], "tile_w=12345"),
+        ([*SMALL, "--config", '{"tile_w": [4]}'], "a knob is a whole number or a name"),
+        ([*SMALL, "--config", '{"template": ["cpu.fprop_nhwc"]}'], "a knob is a whole number or a name"),
         ([*SMALL, "--config", '{"warp_size": 32}'], "warp_size"),
         ([*SMALL, "--config", '{"template": "cpu.magic"}'], "template=cpu.magic"),
         ([*SMALL, "--what", "launches", "--config", "default"], "for cpu, not cuda; use --what source"),
