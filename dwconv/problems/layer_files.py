@@ -17,6 +17,7 @@ import difflib
 import errno
 import json
 import stat
+from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -49,6 +50,7 @@ _MOST_NEAR = 4
 _MOST_BYTES = 2**26
 _Size = Annotated[int, msgspec.Meta(ge=1)]
 _Sizes = Annotated[tuple[_Size, ...], msgspec.Meta(min_length=1, max_length=3)]
+_Networks = Annotated[dict[str, Any], msgspec.Meta(min_length=1)]
 _encode = msgspec.json.Encoder().encode
 
 
@@ -144,7 +146,7 @@ def shipped_layers() -> Path:
 
 def shipped_networks() -> dict[str, list[Layer]]:
     """The layers of the networks that dwconv lists itself."""
-    networks = json.loads(shipped_layers().read_text(encoding="utf-8"))
+    networks = _networks(shipped_layers())
     return {network: [_layer(fields, name=network) for fields in layers] for network, layers in networks.items()}
 
 
@@ -187,13 +189,13 @@ def _networks(path: Path) -> dict[str, Any]:
             raise OSError(errno.EINVAL, "is not a file")  # a device or a pipe may never end
         if facts.st_size > _MOST_BYTES:
             raise OSError(errno.EFBIG, f"is larger than {_MOST_BYTES // 2**20} MiB")
-        networks = json.loads(path.read_text(encoding="utf-8-sig"))
+        networks = msgspec.json.decode(path.read_bytes().removeprefix(BOM_UTF8), type=_Networks)
     except OSError as error:
         raise InvalidWorkload(f"layers={path}: {error.strerror or error}") from None
-    except (ValueError, RecursionError) as error:  # not UTF-8, or not JSON
+    except msgspec.ValidationError:
+        raise InvalidWorkload(f'layers={path} is not {{"network": [{{"C": …, "I": […], "K": […]}}, …]}}') from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidWorkload(f"layers={path} is not JSON: {error}") from None
-    if not isinstance(networks, dict) or not networks:
-        raise InvalidWorkload(f'layers={path} is not {{"network": [{{"C": …, "I": […], "K": […]}}, …]}}')
     return networks
 
 
