@@ -35,7 +35,7 @@ def main(argv: list[str] | None = None) -> int:
 def _plan(argv: list[str] | None) -> int:
     arguments = parser_of_plan().parse_args(argv)
     if arguments.link is not None:
-        _state_link(arguments)
+        _measure_link(arguments)
     elif arguments.link_gb_s is None or arguments.world is None:
         missing = "--link-gb-s" if arguments.world is not None else "--world"
         raise InvalidChoice(f"{missing} is missing; give it, or --link measured on ranks that torchrun starts")
@@ -58,14 +58,13 @@ def _plan(argv: list[str] | None) -> int:
     return 0
 
 
-def _state_link(arguments: argparse.Namespace) -> None:
+def _measure_link(arguments: argparse.Namespace) -> None:
     """Measure the link between the ranks that run, and count them. Raises InvalidChoice where there is one."""
     for name in ("link-gb-s", "link-latency-us"):
         if getattr(arguments, name.replace("-", "_")) is not None:
             raise InvalidChoice(f"--link measured measures what --{name} states; leave one of them out")
     with ranks(device=None if arguments.device == "auto" else arguments.device) as rank:
-        link = measured_link(device=rank.device)
-        arguments.link_gb_s, arguments.link_latency_us = link.gb_s, link.latency_us
+        arguments.link = measured_link(device=rank.device)
         arguments.world = arguments.world or rank.world
 
 
@@ -78,7 +77,7 @@ def _batch_and_shape(arguments: argparse.Namespace) -> tuple[tuple[int, ...], Sh
         raise NoPlan(f"input={arguments.input} has {len(batch)} sizes; --channels-last needs 4 (N,C,H,W)")
     shape = Shape(
         world=arguments.world,
-        link=Link(gb_s=arguments.link_gb_s, latency_us=_or_default(arguments.link_latency_us)),
+        link=arguments.link or Link(gb_s=arguments.link_gb_s, latency_us=_or_default(arguments.link_latency_us)),
         microbatches=arguments.microbatches or MICROBATCHES_A_RANK * arguments.world,
         schedule=arguments.schedule,
         stages=arguments.stages,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import torch
 import torch.distributed as dist
 
 from dwconv.errors import InvalidChoice
@@ -14,22 +15,33 @@ pytestmark = needs_gloo
 
 
 @pytest.mark.parametrize(
-    ("gb_s", "latency_us", "most_s"),
-    [(10, 20, 0.5), (1.2, 100, 3), (0.125, 50, 3), (0.0125, 100, 3), (0.001, 9000, 5), (0.05, 60_000, 20)],
-)
-def test_bandwidth_and_latency_are_found_from_messages(one_rank, monkeypatch, gb_s, latency_us, most_s):
-    """On links of any speed, in some seconds."""
+    ("gb_s", "both_ways", "latency_us", "most_s"),
+    [
+        (10, 0.4, 20, 0.8), (1.2, 1, 100, 3), (0.125, 0.5, 50, 4), (0.0125, 0.9, 100, 4), (0.001, 1, 9000, 7),
+        (0.05, 0.5, 60_000, 30),
+    ],
+)  # fmt: skip
+def test_bandwidth_and_latency_are_found_from_messages(one_rank, monkeypatch, gb_s, both_ways, latency_us, most_s):
+    """On links of any speed, in some seconds. ``both_ways``: the share of the bandwidth that each way then gets."""
     spent_s = []
 
+    def seconds(message, share=1.0):
+        return latency_us / 1e6 + message.nbytes / (1e9 * gb_s * share)
+
     def message_s(message, *, count=1):
-        taken_s = latency_us / 1e6 + message.nbytes / (1e9 * gb_s)
-        spent_s.append(2 * count * taken_s)
-        return taken_s
+        spent_s.append(2 * count * seconds(message))
+        return seconds(message)
+
+    def both_ways_s(message, *, count):
+        spent_s.append(count * seconds(message, both_ways))
+        return seconds(message, both_ways)
 
     monkeypatch.setattr(dist, "get_world_size", lambda: 2)
     monkeypatch.setattr(timing, "_message_s", message_s)
+    monkeypatch.setattr(timing, "_both_ways_s", both_ways_s)
     found = measured_link()
     assert found.gb_s == pytest.approx(gb_s, rel=0.01)
+    assert found.both_ways_gb_s == pytest.approx(both_ways * gb_s, rel=0.01)
     assert found.latency_us == pytest.approx(latency_us, rel=0.1, abs=5)
     assert sum(spent_s) < most_s
 
@@ -40,7 +52,19 @@ def of_this_link():
 
 def test_all_ranks_find_the_same(two_ranks):
     first, second = two_ranks.run(of_this_link)
-    assert first == second and first.gb_s > 0 and first.latency_us > 0
+    assert first == second and first.gb_s >= first.both_ways_gb_s > 0 and first.latency_us > 0
+
+
+def exchanged():
+    """What each rank has at the end of a message each way at once, and how long it took."""
+    mine = torch.full((1000,), float(dist.get_rank()))
+    taken_s = timing._both_ways_s(mine, count=3)
+    return mine.unique().tolist(), taken_s
+
+
+def test_both_ways_a_message_goes_in_each(two_ranks):
+    first, second = two_ranks.run(exchanged)
+    assert first[0] == [0.0] and second[0] == [1.0] and first[1] == second[1] > 0
 
 
 def test_one_rank_has_no_link(one_rank):

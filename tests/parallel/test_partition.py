@@ -63,7 +63,7 @@ def every_plan(layers, asked: Shape, *, stages: int) -> list[Plan]:
     more_ranks=st.integers(0, 1),
     replicas=st.none() | st.just(1),
     schedule=st.sampled_from(["gpipe", "1f1b", "zero-bubble"]),
-    link=st.sampled_from([FREE_LINK, LINK, Link(gb_s=0.1, latency_us=0.0)]),
+    link=st.sampled_from([FREE_LINK, LINK, Link(gb_s=0.1, latency_us=0.0, both_ways_gb_s=0.06)]),
     memory_bytes=st.none() | st.integers(100_000, 3_000_000),
     few=st.sampled_from([200, 0]),
 )

@@ -15,6 +15,7 @@ from dwconv.parallel.joining import ranks
 from dwconv.parallel.pipeline.pipeline import Pipeline
 from dwconv.parallel.pipeline.spans import RankStep, Span, Step, events
 from dwconv.parallel.pipeline.stage_gradients import StageGradients
+from dwconv.parallel.pipeline.stages import make_grid
 from dwconv.parallel.planning.timeline import trace
 from tests.parallel.made_up_layers import plan_of, uneven
 from tests.parallel.ranks import Ranks, needs_gloo
@@ -163,6 +164,25 @@ def test_the_timeline_of_a_step_holds_together(three_ranks: Ranks, name: str):
             )  # fmt: skip
             assert all(one[1] <= other[0] for one, other in itertools.pairwise(busy))
     assert trace({"measured": found[0][1]["events"]})["traceEvents"]
+
+
+def groups_of_messages(stages_per_rank: int) -> dict[tuple[str, int], str]:
+    """The name of the group by which each kind of message goes to each stage."""
+    plan = plan_of(range(1, 1 + 2 * stages_per_rank), schedule="interleaved", stages_per_rank=stages_per_rank)
+    grid = make_grid(plan, torch.device("cpu"), timeout_s=60)
+    return {way: group.group_name for way, group in grid.messages.items()}
+
+
+@pytest.mark.parametrize("stages_per_rank", [1, 2])
+def test_messages_of_both_ways_have_groups_of_their_own(two_ranks: Ranks, stages_per_rank: int):
+    """What a receiver says to the sender would wait behind what it sends itself."""
+    plan = plan_of(range(1, 1 + 2 * stages_per_rank), stages_per_rank=stages_per_rank)
+    found = two_ranks.run(groups_of_messages, stages_per_rank)[0]
+    goes: dict[str, set[tuple[int, int]]] = {}
+    for (what, stage), group in found.items():
+        sender = stage + (-1 if what == "activations" else 1)
+        goes.setdefault(group, set()).add((plan.rank_of(sender, 0), plan.rank_of(stage, 0)))
+    assert len(found) == 2 * (2 * stages_per_rank - 1) and all(len(ways) == 1 for ways in goes.values())
 
 
 def test_ranks_of_other_machines_count_from_their_own_start():

@@ -14,7 +14,8 @@ from dwconv.errors import InvalidChoice, InvalidWorkload
 from dwconv.parallel import Communication, communication, data_parallel
 from dwconv.parallel.data import choose_way as choosing
 from dwconv.parallel.data import replicas
-from dwconv.parallel.data.choose_way import Contest, candidates, choose, take_turns
+from dwconv.parallel.data.candidates import candidates
+from dwconv.parallel.data.choose_way import Contest, choose, take_turns
 from dwconv.parallel.data.ways import CommunicationReport
 from tests.parallel.jobs import WAYS, Net, fresh, learn, trained
 from tests.parallel.ranks import needs_gloo

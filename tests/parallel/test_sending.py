@@ -18,7 +18,7 @@ from torch.futures import Future
 from dwconv.parallel import Communication, data_parallel
 from dwconv.parallel.data import bucket_spans, sending
 from dwconv.parallel.data.bucket_spans import InAStep, Span, Spans, medians
-from dwconv.parallel.data.choose_way import sent_as_bytes
+from dwconv.parallel.data.candidates import sent_as_bytes
 from dwconv.parallel.data.sending import wrapped
 from dwconv.parallel.data.ways import COLLECTIVES
 from tests.parallel.ranks import needs_gloo

@@ -25,6 +25,7 @@ from dwconv.parallel.planning.plan import (
 from dwconv.parallel.planning.simulation import simulate
 from tests.parallel.made_up_layers import layer, plan, plan_of
 
+SHARED = Link(gb_s=0.5, latency_us=20.0, both_ways_gb_s=0.3)
 PYTORCH = {
     "interleaved": schedules.ScheduleInterleaved1F1B,
     "zero-bubble": schedules.ScheduleInterleavedZeroBubble,
@@ -141,6 +142,33 @@ def test_a_sum_over_replicas_waits_for_what_its_rank_sends():
     assert step.step_us == 4400
 
 
+def test_what_a_rank_sends_and_receives_at_once_is_slower():
+    """Here by half. The first gradients leave while the second activations are on their way, 300 µs of 1000: both go
+    on at half speed until the activations are there, 700 µs later at full speed; then the gradients have 300 left."""
+    link = Link(gb_s=1.0, latency_us=0.0, both_ways_gb_s=0.5)
+    layers = [layer(output_bytes=1_000_000), layer(output_bytes=0)]
+    step = simulate(plan(layers, microbatches=2, link=link))
+    sent = {
+        (event.rank, event.microbatch): (event.start_us, event.end_us) for event in step.events if event.what == "send"
+    }
+    assert sent == {(0, 0): (100, 1100), (0, 1): (1100, 2800), (1, 0): (1400, 3100), (1, 1): (3100, 4100)}
+    assert step.step_us == 4300
+    received = [(event.start_us, event.end_us) for event in step.events if event.what == "receive"]
+    assert sorted(received) == sorted(sent.values())
+    assert simulate(plan(layers, microbatches=2, link=Link(gb_s=1.0, latency_us=0.0))).step_us == 3600
+
+
+def test_a_sum_sends_and_receives_at_once():
+    """All that time, so nothing slows it down further."""
+    layers = [layer(parameter_bytes=60_000, output_bytes=0)]
+    both = Link(gb_s=1.0, latency_us=5.0, both_ways_gb_s=0.25)
+    assert sum_us(both, 60_000, ranks=3) == 4 * (5 + 4 * 20)
+    step = simulate(plan(layers, replicas=3, microbatches=1, link=both))
+    assert {event.end_us - event.start_us for event in step.events if event.what == "reduce"} == {4 * (5 + 4 * 20)}
+    assert both.at(2.0) == Link(gb_s=2.0, latency_us=5.0, both_ways_gb_s=0.5)
+    assert both.at_once == Link(gb_s=0.25, latency_us=5.0)
+
+
 def test_gradients_of_replicas_are_summed_once_the_last_has_them():
     link = Link(gb_s=1.0, latency_us=5.0)
     layers = [layer(parameter_bytes=60_000, output_bytes=0)] * 2
@@ -207,7 +235,9 @@ def plans(draw: st.DrawFn) -> Plan:
         replicas=draw(st.just([replicas] * count) | st.lists(of_each, min_size=count, max_size=count)),
         microbatches=draw(st.sampled_from([4, 8, 12])),
         schedule=schedule,
-        link=draw(st.sampled_from([FREE_LINK, Link(gb_s=1.0, latency_us=20.0), Link(gb_s=0.1, latency_us=0.0)])),
+        link=draw(
+            st.sampled_from([FREE_LINK, Link(gb_s=1.0, latency_us=20.0), Link(gb_s=0.1, latency_us=0.0), SHARED])
+        ),
         stages_per_rank=stages_per_rank,
     )
 

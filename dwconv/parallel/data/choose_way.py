@@ -5,20 +5,20 @@
     best size first          all other ways, likewise
     finals                   the two best and DistributedDataParallel's default, in turns
 
-What is chosen beats the default in three of four rounds of the finals; else the default stays.
+What is chosen beats the default in three of four rounds of the finals; else the default stays. Where steps take too
+long for that, there are finals alone: of the first ways, as many as there is time for.
 """
 
 from __future__ import annotations
 
 import gc
-import math
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -28,13 +28,12 @@ from dwconv.discovery.step import ExampleStep, outputs_in
 from dwconv.discovery.unchanged import unchanged
 from dwconv.errors import InvalidChoice
 from dwconv.parallel.data.bucket_spans import Spans, in_a_step
+from dwconv.parallel.data.candidates import Compression, candidates, gradient_bytes, sent_as_bytes
 from dwconv.parallel.data.sending import wrapped
-from dwconv.parallel.data.ways import Collective, Communication, CommunicationReport, StepTimes
+from dwconv.parallel.data.ways import Communication, CommunicationReport, StepTimes
 
 DEFAULT = Communication()
 _LOCAL = "no communication"
-_BUCKETS_MB = (1.0, 5.0, 25.0)
-"""Beside the default: those that are smaller than all gradients, and all gradients."""
 _WARM_UP = 2
 """Steps of a new wrapper: from the second one on it fills its buckets in the order of the gradients. One more with
 PowerSGD, which begins then."""
@@ -45,15 +44,13 @@ _SPAN_ROUNDS = 2
 _SHARE_OF_FINALS = 0.3
 """Of the time."""
 _FINALISTS, _LEAST_ROUNDS_OF_FINALS = 2, 4
-_IN_TWO: tuple[Collective, ...] = ("reduce-scatter", "reduce-broadcast")
-_DEFAULT_MB, _SMALL_MB = 25.0, 1.0
-"""The default's buckets; and those that are worth sending from each rank to each where there are more than two."""
-_POWERSGD_RANK = 2
+_SLOW_S, _ROUNDS_OF_SLOW = 1.0, 3
+"""A step that takes longer needs one to warm up, and fewer rounds: what differs between ways is far above the noise."""
+_ALWAYS_S = 10.0
+"""What takes no longer is measured, whatever the time."""
 
 Loss = Callable[[Any], Tensor]
 """From what the model returns."""
-Compression = Literal["", "bfloat16", "powersgd"]
-"""What may be chosen that changes gradients: nothing; bfloat16; bfloat16 and PowerSGD."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,53 +83,10 @@ class Contest:
         self.model.zero_grad(set_to_none=True)
 
 
-def gradient_bytes(model: nn.Module) -> int:
-    """Of the parameters that are trained."""
-    return sum(each.nbytes for each in model.parameters() if each.requires_grad)
-
-
 def choose(contest: Contest) -> CommunicationReport:
     """Measure, and report the choice. The model, its gradients, buffers and the random numbers are what they were."""
     with unchanged(contest.model, contest.example.tensors):
         return _Choosing(contest).report()
-
-
-def sent_as_bytes(model: nn.Module, way: Communication) -> int:
-    """The gradients as they are sent: by ``way`` without its collective."""
-    trained = [each for each in model.parameters() if each.requires_grad]
-    if way.powersgd_rank is not None:
-        return sum(_factor_bytes(each, way.powersgd_rank) for each in trained)
-    return sum(2 * each.numel() for each in trained) if way.compressed else gradient_bytes(model)
-
-
-def _factor_bytes(parameter: Tensor, rank: int) -> int:
-    """As PyTorch's PowerSGD decides: as two matrices where these are less than half as large."""
-    rows = parameter.shape[0]
-    columns = parameter.numel() // max(rows, 1)
-    factors = (rows + columns) * min(rows, columns, rank)
-    return parameter.element_size() * (factors if 2 * factors < parameter.numel() else parameter.numel())
-
-
-def candidates(gradient_mb: float, *, world: int, compression: Compression) -> list[list[Communication]]:
-    """What is worth trying, by bucket size, the default's first: all-reduce with what compresses it, then the other
-    collectives. Below 1 MiB that is one bucket already."""
-    sizes = [None, *(size for size in _BUCKETS_MB if size < gradient_mb)]
-    if gradient_mb > 1:
-        sizes.append(float(math.ceil(gradient_mb)))
-    return [_of_size(size, gradient_mb, world=world, compression=compression) for size in sizes]
-
-
-def _of_size(size: float | None, gradient_mb: float, *, world: int, compression: Compression) -> list[Communication]:
-    found = [Communication(bucket_mb=size)]
-    if compression:
-        found.append(Communication(bucket_mb=size, compressed=True))
-    if compression == "powersgd":
-        found.append(Communication(bucket_mb=size, powersgd_rank=_POWERSGD_RANK))
-    megabytes = min(gradient_mb, _DEFAULT_MB if size is None else size)
-    if world <= 2 or megabytes <= _SMALL_MB:
-        found.append(Communication(collective="redundant", bucket_mb=size))
-    found += [Communication(collective=collective, bucket_mb=size) for collective in _IN_TWO]
-    return [*found, *([Communication(collective="after-backward")] if size is None else [])]
 
 
 class _Choosing:
@@ -145,6 +99,8 @@ class _Choosing:
         self._step(contest.model)  # builds what is built for the first step
         self._started_s = time.perf_counter()
         self._rounds = 0
+        self._local_s = self._default_s = 0.0
+        """Of a step without communication, and of the default, about."""
         self._local_us: list[float] = []
         self._rows: list[StepTimes] = []
 
@@ -152,6 +108,12 @@ class _Choosing:
         contest = self._contest
         megabytes = gradient_bytes(contest.model) / 2**20
         by_size = candidates(megabytes, world=self._world, compression=contest.compression)
+        self._look()
+        first = list(filter(_is_first, by_size[0]))
+        least_s = self._cost_s(first, rounds=_ROUNDS[0]) + self._cost_s([DEFAULT], rounds=_SPAN_ROUNDS)
+        least_s += self._cost_s([DEFAULT] * (1 + _FINALISTS), rounds=_LEAST_ROUNDS_OF_FINALS)
+        if self._elapsed_s() + least_s > max(contest.seconds, _ALWAYS_S):
+            return self._of_few(first, [way for ways in by_size for way in ways])
         count = sum(map(len, by_size))
         left: list[Communication] = []
         for first in by_size:
@@ -160,16 +122,64 @@ class _Choosing:
         sizes = [way.bucket_mb for way in plain]
         for others in sorted(by_size, key=lambda ways: _place_of(ways[0].bucket_mb, sizes)):
             left += self._unless_time_is_up([way for way in others if not _is_first(way)], of=count)
-        report = CommunicationReport(
+        return self._after_finals(self._so_far(left))
+
+    def _so_far(self, left: Sequence[Communication]) -> CommunicationReport:
+        """What was measured, without a choice."""
+        taken = f"a step takes {self._default_s:.1f} s, so " if self._default_s > _SLOW_S else ""
+        return CommunicationReport(
             chosen=DEFAULT,
-            reason="there was no time to measure another way",
+            reason=f"{taken}there was no time to measure another way",
             world=self._world,
-            gradient_bytes=gradient_bytes(contest.model),
-            local_us=statistics.median(self._local_us),
+            gradient_bytes=gradient_bytes(self._contest.model),
+            local_us=statistics.median(self._local_us or [1e6 * self._local_s]),
             rows=tuple(self._rows),
             left=tuple(left),
         )
-        return self._after_finals(report)
+
+    # -- where steps are slow ------------------------------------------------------------------------------------------
+
+    def _of_few(self, first: Sequence[Communication], all_ways: Sequence[Communication]) -> CommunicationReport:
+        """The choice among as many of the first ways as there is time for: their only turns are the finals."""
+        ways = [DEFAULT]
+        for way in first[1:]:
+            needed_s = self._cost_s([*ways, way], rounds=_ROUNDS_OF_SLOW)
+            if self._elapsed_s() + needed_s <= max(self._contest.seconds, _ALWAYS_S):
+                ways.append(way)
+        left = [way for way in all_ways if way not in ways]
+        if len(ways) == 1:
+            return self._so_far(left)
+        spans = {way: Spans() if self._device.type == "cpu" else None for way in ways if way != DEFAULT}
+        with self._steps(ways, spans) as steps:
+            seconds = self._turns(steps, rounds=_ROUNDS_OF_SLOW)
+        self._local_us += [each * 1e6 for each in seconds[_LOCAL]]
+        self._rows += [self._row(_times(way, seconds), spans.get(way)) for way in ways]
+        return _decided(self._so_far(left), seconds, ways[1:])
+
+    def _look(self) -> None:
+        """How long steps take, about: one of each."""
+        try:
+            default = wrapped(self._contest.model, DEFAULT, **self._contest.options)
+            steps = {_LOCAL: partial(self._step, self._contest.model), str(DEFAULT): partial(self._step, default)}
+            seconds = self._turns(steps, rounds=1)
+            self._local_s, self._default_s = seconds[_LOCAL][0], seconds[str(DEFAULT)][0]
+        finally:
+            del default, steps
+            gc.collect()
+
+    def _cost_s(self, ways: Sequence[Communication], *, rounds: int) -> float:
+        """Of steps of these ways in turns, with what warms them up: by what each sends, on a link that sets the pace.
+        PowerSGD warms up with whole gradients."""
+        whole_bytes, local_s = gradient_bytes(self._contest.model), min(self._local_s, self._default_s)
+        cost_s = (1 + rounds) * local_s
+        for way in ways:
+            share = sent_as_bytes(self._contest.model, way) / whole_bytes
+            step_s = local_s + share * (self._default_s - local_s)
+            warm_up_s = step_s if way.powersgd_rank is None else self._default_s
+            cost_s += rounds * step_s + self._warm_up(way) * warm_up_s
+        return cost_s
+
+    # -- ways of one bucket size ---------------------------------------------------------------------------------------
 
     def _unless_time_is_up(self, ways: Sequence[Communication], *, of: int) -> Sequence[Communication]:
         """Measures ways of one bucket size, or returns them. ``of``: how many ways there are in all, which the time is
@@ -210,16 +220,7 @@ class _Choosing:
         with self._steps([DEFAULT, *finalists], {}) as steps:
             seconds = self._turns(steps, rounds=self._rounds_of_finals())
         finals = tuple(_times(way, seconds) for way in (DEFAULT, *finalists))
-        gains = {way: longer_by_us(seconds[str(DEFAULT)], seconds[str(way)]) for way in finalists}
-        clear = [way for way in finalists if gains[way][0] > 0]
-        if not clear:
-            reason = "nothing beats DistributedDataParallel's default by more than the noise"
-            return replace(report, reason=reason, finals=finals)
-        chosen = max(clear, key=lambda way: gains[way][1])
-        reason = f"{gains[chosen][1] / 1e3:.2f} ms a step less than DistributedDataParallel's default"
-        if chosen.compression:
-            reason += f"; {chosen.compression} changes the gradients"
-        return replace(report, chosen=chosen, reason=reason, finals=finals)
+        return _decided(replace(report, finals=finals), seconds, finalists)
 
     def _best_first(self) -> list[StepTimes]:
         return sorted(self._rows, key=lambda row: row.exposed_share)
@@ -242,9 +243,12 @@ class _Choosing:
 
     def _warmed_up(self, way: Communication, spans: Spans | None) -> Step:
         model = wrapped(self._contest.model, way, spans=spans, **self._contest.options)
-        for _ in range(_WARM_UP + (way.powersgd_rank is not None)):
+        for _ in range(self._warm_up(way)):
             self._step(model)
         return partial(self._step, model, spans)
+
+    def _warm_up(self, way: Communication) -> int:
+        return (1 if self._default_s > _SLOW_S else _WARM_UP) + (way.powersgd_rank is not None)
 
     def _step(self, model: nn.Module, spans: Spans | None = None) -> None:
         if spans is not None:
@@ -277,6 +281,26 @@ class _Choosing:
         return _slowest([[mine]], group=self._contest.group, device=self._device)[0][0]
 
 
+def _decided(
+    report: CommunicationReport, seconds: Mapping[str, Sequence[float]], others: Sequence[Communication]
+) -> CommunicationReport:
+    """With the choice between the default and others, by turns of all of them."""
+    gains_us = {way: longer_by_us(seconds[str(DEFAULT)], seconds[str(way)]) for way in others}
+    clear = [way for way in others if _is_clear(gains_us[way])]
+    if not clear:
+        return replace(report, reason="nothing beats DistributedDataParallel's default by more than the noise")
+    chosen = max(clear, key=lambda way: statistics.median(gains_us[way]))
+    reason = f"{statistics.median(gains_us[chosen]) / 1e3:.2f} ms a step less than DistributedDataParallel's default"
+    if chosen.compression:
+        reason += f"; {chosen.compression} changes the gradients"
+    return replace(report, chosen=chosen, reason=reason)
+
+
+def _is_clear(gains_us: Sequence[float]) -> bool:
+    """Whether there is one in three rounds of four; where these are three, in all."""
+    return sum(gain > 0 for gain in gains_us) >= 0.75 * len(gains_us)
+
+
 def _is_first(way: Communication) -> bool:
     """True for what is measured at each bucket size before anything else."""
     return way.collective in ("all-reduce", "after-backward") and not (way.compression and way.bucket_mb)
@@ -295,7 +319,7 @@ def _times(way: Communication, seconds: Mapping[str, Sequence[float]]) -> StepTi
     return StepTimes(
         communication=way,
         step_us=statistics.median(mine) * 1e6,
-        exposed_us=longer_by_us(mine, local)[1],
+        exposed_us=statistics.median(longer_by_us(mine, local)),
         exposed_share=statistics.median(step / alone - 1 for step, alone in zip(mine, local, strict=True)),
         rounds=len(mine),
     )
@@ -330,11 +354,9 @@ def _slowest(
     return numbers.tolist()
 
 
-def longer_by_us(seconds: Sequence[float], than: Sequence[float]) -> tuple[float, float, float]:
-    """How much longer, round by round: lower quartile, median and upper quartile."""
-    apart_us = [(one - other) * 1e6 for one, other in zip(seconds, than, strict=True)]
-    low, middle, high = statistics.quantiles(apart_us, n=4, method="inclusive")
-    return low, middle, high
+def longer_by_us(seconds: Sequence[float], than: Sequence[float]) -> list[float]:
+    """How much longer, round by round."""
+    return [(one - other) * 1e6 for one, other in zip(seconds, than, strict=True)]
 
 
 def _seconds(step: Step, *, group: dist.ProcessGroup, device: torch.device) -> float:

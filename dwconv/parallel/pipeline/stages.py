@@ -54,14 +54,26 @@ def make_grid(plan: Plan, device: torch.device, *, timeout_s: float, synchronise
     mesh = None
     if plan.is_even:
         mesh = DeviceMesh.from_group([pipeline, data[0]], device.type, mesh=rows, mesh_dim_names=("pipeline", "data"))
-    # gloo finds a message by its tag. On NCCL messages between two ranks go in the order in which both name them: each
-    # way has a group, and a stream, of its own.
     last, is_tagged = len(plan.stages) - 1, device.type == "cpu"
     ways: list[tuple[Sends, int]] = [("activations", stage + 1) for stage in range(last)]
     ways += [("gradients", stage) for stage in range(last)]
-    messages = {way: pipeline if is_tagged else joined(columns) for way in ways}
+    # gloo finds a message by its tag. It sends one once the receiver has said that it has memory; what it says waits
+    # behind what it sends in the same group: up and down have one each. On NCCL messages between two ranks go in the
+    # order in which both name them: each way has a group, and a stream, of its own.
+    if is_tagged and ways:
+        down = joined(columns)
+        messages = {way: pipeline if _is_up(*way, groups=plan.groups) else down for way in ways}
+    else:
+        messages = {way: joined(columns) for way in ways}
     statistics = joined(rows) if synchronises else None
     return Grid(mesh=mesh, messages=messages, gradients=data, statistics=statistics)
+
+
+def _is_up(what: Sends, stage: int, *, groups: int) -> bool:
+    """Whether such a message goes to a later group of ranks: where a rank runs several stages, the last one sends
+    activations to the first."""
+    sender = stage + (-1 if what == "activations" else 1)
+    return stage % groups > sender % groups
 
 
 def make_stages(

@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from dwconv.errors import NoPlan
 from dwconv.parallel.planning.compare import Candidate, propose
-from dwconv.parallel.planning.plan import LayerCost, Link
+from dwconv.parallel.planning.plan import LayerCost
 from dwconv.parallel.planning.shape import Shape
 
 BANDWIDTHS_GBIT_S = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
@@ -47,11 +47,11 @@ class BreakEven:
 def break_even(
     layers: Sequence[LayerCost], shape: Shape, *, on_whole_share: Sequence[LayerCost] | None = None
 ) -> BreakEven:
-    """Over links of ``BANDWIDTHS_GBIT_S``, with the latency of ``shape``'s; arguments as for ``propose``. Raises NoPlan
-    if only one of the forms can be."""
+    """Over links of ``BANDWIDTHS_GBIT_S``, else like ``shape``'s; arguments as for ``propose``. Raises NoPlan if only
+    one of the forms can be."""
 
     def at(gbit_s: float) -> AtBandwidth:
-        link = Link(gb_s=gbit_s * GB_S_OF_A_GBIT_S, latency_us=shape.link.latency_us)
+        link = shape.link.at(gbit_s * GB_S_OF_A_GBIT_S)
         proposal = propose(layers, replace(shape, link=link), on_whole_share=on_whole_share)
         if proposal.data_parallel is None or proposal.pipeline is None:
             missing = "data parallelism" if proposal.data_parallel is None else "a pipeline"

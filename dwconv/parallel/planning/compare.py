@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from dwconv.errors import NoPlan
 from dwconv.parallel.planning.partition import partition
-from dwconv.parallel.planning.plan import COPIES_OF_PARAMETERS, LayerCost, Plan, Stage, stage_cost, why_not
+from dwconv.parallel.planning.plan import COPIES_OF_PARAMETERS, LayerCost, Link, Plan, Stage, stage_cost, why_not
 from dwconv.parallel.planning.shape import Shape
 from dwconv.parallel.planning.simulation import SimulatedStep, simulate
 
@@ -130,9 +130,8 @@ def report(proposal: Proposal) -> str:
     shown = proposal.pipeline or proposal.best
     plan, data_parallel = shown.plan, proposal.data_parallel
     lines = [
-        f"{plan.world} rank{'s' if plan.world > 1 else ''}, a link of {plan.link.gb_s:g} GB/s and "
-        f"{plan.link.latency_us:g} µs, {len(plan.layers)} layers, {plan.parts} microbatches, "
-        f"{plan.schedule}",
+        f"{plan.world} rank{'s' if plan.world > 1 else ''}, a link of {_link(plan.link)}, {len(plan.layers)} layers, "
+        f"{plan.parts} microbatches, {plan.schedule}",
         f"{'plan':32} {'step ms':>9} {'×':>6} {'bubble':>7} {'exposed ms':>11} {'memory MB':>10}",
     ]
     for each in proposal.candidates:
@@ -146,6 +145,11 @@ def report(proposal: Proposal) -> str:
         lines += ["", *_stages(proposal.pipeline)]
     lines += ["", *(f"left out: {reason}" for reason in proposal.left_out), recommendation(proposal), _NOTE]
     return "\n".join(lines)
+
+
+def _link(link: Link) -> str:
+    both = f" one way, {link.both_ways_gb_s:.3g} each way at once," if link.both_ways_gb_s else ""
+    return f"{link.gb_s:.3g} GB/s{both} and {link.latency_us:.3g} µs"
 
 
 _NOTE = (

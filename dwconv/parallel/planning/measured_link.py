@@ -1,16 +1,18 @@
 """The link between the ranks that run: its bandwidth and latency, as a plan takes them.
 
-    rank 0 ─► rank 1     rank 2 ─► rank 3      neighbours send to each other in turns, all pairs at once; the slowest
-    rank 0 ◄─ rank 1     rank 2 ◄─ rank 3      counts
+    rank 0 ─► rank 1     rank 2 ─► rank 3      neighbours send to each other in turns, then both at once, all pairs
+    rank 0 ◄─ rank 1     rank 2 ◄─ rank 3      together; the slowest counts
 
 Many small messages give the latency. The bandwidth is that of messages so large that each takes some time: the fastest,
-since other work on the machine only makes them slower.
+since other work on the machine only makes them slower. Both ways at once each may get less of it, such as where both
+share a medium, or a core of the CPU that copies them.
 """
 
 from __future__ import annotations
 
 import statistics
 import time
+from collections.abc import Callable
 
 import torch
 import torch.distributed as dist
@@ -30,7 +32,7 @@ one that is measured alone."""
 
 
 def measured_link(*, device: torch.device | str = "cpu") -> Link:
-    """The same on every rank; each has to call it, and nothing else may use the link meanwhile. Takes two seconds, or
+    """The same on every rank; each has to call it, and nothing else may use the link meanwhile. Takes three seconds, or
     several messages of 256 KiB where these take longer. ``device``: of the messages. Raises InvalidChoice
     where there is one rank."""
     check_joined()
@@ -47,20 +49,46 @@ def measured_link(*, device: torch.device | str = "cpu") -> Link:
         large = torch.zeros(size_bytes // 4, device=device)
     count = _LARGE if taken_s < _VERY_LONG_S else 1
     large_s = min(_message_s(large, count=count) for _ in range(_TIMES))
-    return Link(gb_s=size_bytes / 1e9 / max(large_s - latency_s, 1e-9), latency_us=1e6 * latency_s)
+    _both_ways_s(small, count=1)  # connects, where both ways have connections of their own
+    both_s = min(_both_ways_s(large, count=count) for _ in range(_TIMES))
+    gb_s, both_ways_gb_s = (size_bytes / 1e9 / max(each - latency_s, 1e-9) for each in (large_s, both_s))
+    return Link(gb_s=gb_s, latency_us=1e6 * latency_s, both_ways_gb_s=min(gb_s, both_ways_gb_s))
 
 
 def _message_s(message: Tensor, *, count: int = 1) -> float:
     """Of a message to a neighbour, in the slowest pair. ``count``: to it, and back, in a row."""
+
+    def both(neighbour: int) -> None:
+        for turn in range(2):
+            (dist.send if turn == dist.get_rank() % 2 else dist.recv)(message, neighbour)
+
+    return _slowest_s(both, message.device, count=count) / 2
+
+
+def _both_ways_s(message: Tensor, *, count: int) -> float:
+    """Of a message to a neighbour while another comes from it, likewise."""
+    received = torch.empty_like(message)
+
+    def both(neighbour: int) -> None:
+        # gloo sends once the receiver has said that it has memory; what it says waits behind what it sends.
+        coming = dist.P2POp(dist.irecv, received, neighbour), dist.P2POp(dist.isend, message, neighbour)
+        for work in dist.batch_isend_irecv([*coming]):
+            work.wait()
+
+    return _slowest_s(both, message.device, count=count)
+
+
+def _slowest_s(exchange: Callable[[int], None], device: torch.device, *, count: int) -> float:
+    """Of one of ``count`` exchanges in a row with a neighbour, in the slowest pair."""
     rank = dist.get_rank()
     neighbour = rank + 1 if rank % 2 == 0 else rank - 1
     dist.barrier()
     started_s = time.perf_counter()
     if neighbour < dist.get_world_size():
-        for turn in range(2 * count):
-            (dist.send if turn % 2 == rank % 2 else dist.recv)(message, neighbour)
-    if message.is_cuda:
-        torch.cuda.synchronize(message.device)
-    taken_s = torch.tensor([(time.perf_counter() - started_s) / 2 / count], dtype=torch.float64, device=message.device)
+        for _ in range(count):
+            exchange(neighbour)
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    taken_s = torch.tensor([(time.perf_counter() - started_s) / count], dtype=torch.float64, device=device)
     dist.all_reduce(taken_s, op=dist.ReduceOp.MAX)
     return float(taken_s)

@@ -190,7 +190,7 @@ class _Prices:
         return min(self._runs(number), on_their_way[self._shape.schedule])
 
     def link_us(self, *cuts: int, number: int) -> float:
-        """The time that a rank of a stage sends to its neighbours: what crosses the model before each of these layers,
-        either way. Nothing crosses before the first."""
-        sent_us = sum(transfer_us(self._shape.link, self._carried_bytes[cut]) for cut in cuts if cut)
+        """The time that a rank of a stage sends to its neighbours, as it receives from them: what crosses the model
+        before each of these layers, either way. Nothing crosses before the first."""
+        sent_us = sum(transfer_us(self._shape.link.at_once, self._carried_bytes[cut]) for cut in cuts if cut)
         return self._runs(number) * sent_us

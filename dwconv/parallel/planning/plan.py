@@ -52,8 +52,22 @@ class Link:
     """A connection between two ranks."""
 
     gb_s: Annotated[float, msgspec.Meta(gt=0)]
-    """Bandwidth in 10⁹ bytes a second, each way."""
+    """Bandwidth in 10⁹ bytes a second, of messages one way at a time."""
     latency_us: Annotated[float, msgspec.Meta(ge=0)]
+    both_ways_gb_s: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    """Of each way while a rank sends and receives at once; None: as much as one way alone."""
+
+    @property
+    def at_once(self) -> Link:
+        """The link as it is to a rank that sends and receives at once."""
+        return Link(gb_s=self.both_ways_gb_s or self.gb_s, latency_us=self.latency_us)
+
+    def at(self, gb_s: float) -> Link:
+        """One like it, of this bandwidth."""
+        both = self.both_ways_gb_s
+        return Link(
+            gb_s=gb_s, latency_us=self.latency_us, both_ways_gb_s=None if both is None else gb_s * both / self.gb_s
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -235,8 +249,8 @@ def transfer_us(link: Link, size_bytes: int) -> float:
 def sum_us(link: Link, size_bytes: float, *, ranks: int) -> float:
     """The time to sum over ``ranks`` what each of them has, around a ring: each sends and receives a share in each
     of 2 (ranks − 1) rounds."""
-    rounds = 2 * (ranks - 1)
-    return rounds * (link.latency_us + size_bytes / ranks / (link.gb_s * _BYTES_A_US))
+    rounds, both = 2 * (ranks - 1), link.at_once
+    return rounds * (both.latency_us + size_bytes / ranks / (both.gb_s * _BYTES_A_US))
 
 
 def bucket_sizes(layers: Sequence[LayerCost]) -> list[int]:

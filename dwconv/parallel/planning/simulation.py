@@ -4,9 +4,10 @@
     rank 1      F0 ·· B0 F1 …               input has come; sending and summing go on beside them
 
 A rank sends one thing at a time and receives one thing at a time, whichever its neighbour, both beside computing: all
-its messages share its link. The gradients of a stage are summed over its replicas, around a ring, in buckets: each as
-soon as the last replica has its gradients, while the backward pass of the last microbatch goes on. The optimizer's step
-is left out: every rank takes it for its own parameters.
+its messages share its link. While it does both, they are as slow as the link then is. The gradients of a stage are
+summed over its replicas, around a ring, in buckets: each as soon as the last replica has its gradients, while the
+backward pass of the last microbatch goes on. The optimizer's step is left out: every rank takes it for its own
+parameters.
 """
 
 from __future__ import annotations
@@ -78,8 +79,24 @@ class _Message:
     receivers: tuple[int, ...]
     stage: int
     us: float
+    """As long as nothing slows it down."""
     sends: _Input | None = None
     """None for a sum of gradients."""
+
+
+@dataclass(kw_only=True)
+class _Transfer:
+    """A message on its way."""
+
+    message: _Message
+    began_us: float
+    left_us: float
+    """At full speed, from the moment ``since_us`` on."""
+    since_us: float
+    speed: float = 1.0
+    """The share of the full one."""
+    arrival: int | None = None
+    """The number of what happens at its end."""
 
 
 class SimulatedRanks:
@@ -87,6 +104,7 @@ class SimulatedRanks:
 
     def __init__(self, plan: Plan, link: Link) -> None:
         self._plan, self._link = plan, link
+        self._speed_at_once = link.both_ways_gb_s / link.gb_s if link.both_ways_gb_s else 1.0
         self._costs = [stage_cost(plan.layers, first=stage.first, last=stage.last) for stage in plan.stages]
         self._places = [(group, replica) for group in range(plan.groups) for replica in range(plan.counts[group])]
         self._left = [deque(actions(plan, *place)) for place in self._places]
@@ -94,14 +112,16 @@ class SimulatedRanks:
             Counter(action.stage for action in left if action.what in ("backward", "wgrad")) for left in self._left
         ]
         """By rank and stage, how many passes have still to give gradients of the parameters."""
-        self._coming: list[tuple[float, int, Callable[[], None]]] = []
-        """By time, what happens next."""
-        self._order = itertools.count()
+        self._coming: list[tuple[float, int]] = []
+        """By time, the numbers of what happens next."""
+        self._happens: dict[int, Callable[[], None]] = {}
+        self._numbers = itertools.count()
         self._arrived: set[_Input] = set()
         self._ready: Counter[tuple[int, int]] = Counter()
         """By stage and layer, how many replicas have the gradients of the bucket that is full with this layer."""
         self._outbox: list[_Message] = []
         """In the order in which they became ready."""
+        self._going: list[_Transfer] = []
         self._computing: set[int] = set()
         self._sending: set[int] = set()
         self._receiving: set[int] = set()
@@ -120,13 +140,19 @@ class SimulatedRanks:
         for rank in range(self._plan.world):
             self._advance(rank)
         while self._coming:
-            self.end_us, _, happens = heapq.heappop(self._coming)
-            happens()
+            us, number = heapq.heappop(self._coming)
+            if happens := self._happens.pop(number, None):
+                self.end_us = us
+                happens()
         if any(self._left):
             raise NoPlan(f"schedule={self._plan.schedule}: its ranks deadlock")
 
-    def _at(self, us: float, happens: Callable[[], None]) -> None:
-        heapq.heappush(self._coming, (us, next(self._order), happens))
+    def _at(self, us: float, happens: Callable[[], None]) -> int:
+        """Its number, by which it can be dropped from ``_happens``."""
+        number = next(self._numbers)
+        self._happens[number] = happens
+        heapq.heappush(self._coming, (us, number))
+        return number
 
     # -- computing -----------------------------------------------------------------------------------------------------
 
@@ -229,12 +255,34 @@ class SimulatedRanks:
                 self._outbox.remove(message)
                 self._sending.update(message.senders)
                 self._receiving.update(message.receivers)
-                self._note_message(message, self.end_us + message.us)
-                self._at(self.end_us + message.us, partial(self._arrive, message))
+                self._going.append(
+                    _Transfer(message=message, began_us=self.end_us, left_us=message.us, since_us=self.end_us)
+                )
+        self._pace()
 
-    def _arrive(self, message: _Message) -> None:
+    def _pace(self) -> None:
+        """Let each transfer arrive when it does at the speed that it has from now on."""
+        for going in self._going:
+            speed = self._speed(going.message)
+            if going.arrival is not None:
+                if speed == going.speed:
+                    continue
+                del self._happens[going.arrival]
+                going.left_us -= going.speed * (self.end_us - going.since_us)
+            going.since_us, going.speed = self.end_us, speed
+            going.arrival = self._at(self.end_us + going.left_us / speed, partial(self._arrive, going))
+
+    def _speed(self, message: _Message) -> float:
+        """A sum counts as slow already: its ranks send and receive at once."""
+        is_at_once = not (self._receiving.isdisjoint(message.senders) and self._sending.isdisjoint(message.receivers))
+        return self._speed_at_once if is_at_once and message.sends is not None else 1.0
+
+    def _arrive(self, arrived: _Transfer) -> None:
+        message = arrived.message
+        self._going.remove(arrived)
         self._sending.difference_update(message.senders)
         self._receiving.difference_update(message.receivers)
+        self._note_message(message, arrived.began_us)
         if message.sends is not None:
             self._arrived.add(message.sends)
             self._advance(message.receivers[0])
@@ -242,17 +290,18 @@ class SimulatedRanks:
 
     # -- events --------------------------------------------------------------------------------------------------------
 
-    def _note_message(self, message: _Message, ends_us: float) -> None:
+    def _note_message(self, message: _Message, began_us: float) -> None:
+        """It arrives now."""
         if message.sends is None:
             for rank in message.senders:
-                self._note(rank, message.stage, None, "reduce", self.end_us, ends_us)
+                self._note(rank, message.stage, None, "reduce", began_us, self.end_us)
             return
         what, stage, microbatch = message.sends
         (sender,), (receiver,) = message.senders, message.receivers
         detail = f"{what} to rank {receiver}"
-        self._note(sender, message.stage, microbatch, "send", self.end_us, ends_us, detail=detail)
+        self._note(sender, message.stage, microbatch, "send", began_us, self.end_us, detail=detail)
         detail = f"{what} from rank {sender}"
-        self._note(receiver, stage, microbatch, "receive", self.end_us, ends_us, detail=detail)
+        self._note(receiver, stage, microbatch, "receive", began_us, self.end_us, detail=detail)
 
     def _note(
         self, rank: int, stage: int, microbatch: int | None, what: What,
