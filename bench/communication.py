@@ -13,9 +13,11 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import math
 import os
 import sys
 import tempfile
+import time
 import warnings
 from collections.abc import Sequence
 from functools import partial
@@ -29,7 +31,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
 import dwconv
-from bench.links import LOOPBACK, add_rates_argument, in_time, name_of, run_ranks, sent_bytes, why_not
+from bench.links import LOOPBACK, add_rates_argument, in_time, name_of, rough_step_s, run_ranks, sent_bytes, why_not
 from bench.models import RESNETS, Network, resnet
 from bench.networks import image_for, memory_format_of, network_of
 from bench.paired_steps import CLASSES, step_of
@@ -39,7 +41,9 @@ from dwconv.errors import DwconvWarning, InvalidChoice, InvalidWorkload
 from dwconv.measure.clock import contention
 from dwconv.parallel import Communication, Rank, communication, data_parallel, prefetch
 from dwconv.parallel import run as run_rank
+from dwconv.parallel.data.candidates import gradient_bytes
 from dwconv.parallel.data.ways import CommunicationReport, StepTimes
+from dwconv.parallel.joining import agreed
 from dwconv.parallel.planning.measured_link import measured_link
 from dwconv.parallel.planning.plan import sum_us
 from dwconv.problems.target import cpu_target
@@ -48,10 +52,12 @@ NAMES = ("MobileNetV3-Large", "ResNet-50")
 """16 and 90 MiB of gradients: many small ones, and few large ones."""
 BATCH, IMAGE = 8, 96
 """Of one rank."""
-_LEAST_S = 10.0
-"""A job is not begun with less than this left, or less than another on such a link took."""
-_BESIDE_S, _LONGEST_OF_SECONDS = 300.0, 20.0
-"""Of a job, for what its own time does not hold: the start, kernels, and steps on a slow link."""
+_START_S, _LEAST_STEPS = 10.0, 25
+"""What a job needs at least."""
+_SHARE_OF_WAYS = 0.9
+"""Of the time of a job that is left when the link is measured: the rest is for the steps of the way chosen."""
+_BESIDE_S, _LONGEST_OF_SECONDS = 300.0, 4.0
+"""Of a job, until it counts as one that hangs."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -65,6 +71,8 @@ class Job:
     rate: str
     seconds: float
     steps: int
+    ends_at_s: float = 0.0
+    """Of ``time.time``: by then it should have ended."""
 
     @property
     def name(self) -> str:
@@ -96,14 +104,15 @@ def command(argv: Sequence[str] | None) -> int:
     jobs = _jobs(arguments)
     print(_HEAD, flush=True)
     rows = []
-    for job, seconds in in_time(jobs, seconds=arguments.seconds, least_s=_LEAST_S, kind=lambda job: job.rate):
+    gradients = {job.network: _gradient_bytes(job) for job in jobs}
+    least_s = partial(_least_s, gradients)
+    for job, seconds in in_time(jobs, seconds=arguments.seconds, least_s=least_s, kind=lambda job: job.rate):
         row = measured(dataclasses.replace(job, seconds=seconds))
         print(_line(row), flush=True)
         rows.append(row)
     if not rows:
-        raise InvalidChoice(
-            f"--seconds {arguments.seconds:g} is too short for a network; give {2 * _LEAST_S:g} or more"
-        )
+        needed_s = math.ceil(min(map(least_s, jobs)))
+        raise InvalidChoice(f"--seconds {arguments.seconds:g} is too short for a network; give {needed_s} or more")
     done = {row["name"] for row in rows}
     if left_out := [job.name for job in jobs if job.name not in done]:
         print(f"left out, since {arguments.seconds:g} s were over: {'; '.join(left_out)}")
@@ -125,6 +134,16 @@ def _jobs(arguments: argparse.Namespace) -> list[Job]:
         for world in arguments.ranks
         for rate in arguments.rates
     ]
+
+
+def _gradient_bytes(job: Job) -> int:
+    return gradient_bytes(_network(job.network, batch=job.batch, image=job.image).make())
+
+
+def _least_s(gradients: dict[str, int], job: Job) -> float:
+    """What a job needs: about as many steps as it takes to choose among all-reduces, compressed ones, and the
+    control."""
+    return _START_S + _LEAST_STEPS * sum(rough_step_s(gradients[job.network], world=job.world, rate=job.rate))
 
 
 def _network(name: str, *, batch: int, image: int) -> Network:
@@ -150,6 +169,7 @@ def _worlds(text: str) -> tuple[int, ...]:
 def measured(job: Job) -> dict[str, Any]:
     """The figures of one job, by its first rank; or why its link cannot be made. Raises WorkerDied, WorkerTimeout."""
     about = {**dataclasses.asdict(job), "name": job.name}
+    job = dataclasses.replace(job, ends_at_s=time.time() + job.seconds)
     if job.rate != LOOPBACK and why_not():
         return {**about, "failed": why_not()}
     with tempfile.TemporaryDirectory() as name:
@@ -182,9 +202,15 @@ def _line(row: dict[str, Any]) -> str:
         return f"{about} {row['failed']}"
     return (
         f"{about} {row['link_gb_s']:6.3f} {row['latency_us']:6.0f} {row['gradient_bytes'] / 2**20:6.1f} "
-        f"{row['local_ms']:10.1f} {row['sum_by_link_ms']:12.1f} {row['sum_ms']:8.1f} {row['control_exposed_ms']:16.1f} "
-        f"{row['default_exposed_ms']:8.1f} {row['chosen_exposed_ms']:8.1f} {row['hidden']:6.0%}  {row['way']}"
+        f"{row['local_ms']:10.1f} {row['sum_by_link_ms']:12.1f} {_ms(row['sum_ms'], 8)} "
+        f"{_ms(row['control_exposed_ms'], 16)} {row['default_exposed_ms']:8.1f} {row['chosen_exposed_ms']:8.1f} "
+        f"{'' if row['hidden'] is None else format(row['hidden'], '.0%'):>6}  {row['way']}"
     )
+
+
+def _ms(value: float | None, width: int) -> str:
+    """Blank for what there was no time to measure."""
+    return f"{'' if value is None else format(value, '.1f'):>{width}}"
 
 
 # -- one rank; the first one writes the figures ------------------------------------------------------------------------
@@ -235,12 +261,16 @@ def _figures(job: Job) -> dict[str, Any]:
     memory_format = memory_format_of(network, contiguous=False)
     model = dwconv.convert(network.make().train().to(memory_format=memory_format))  # type: ignore[call-overload]
     example = image_for(network, contiguous=False)
-    parallel = data_parallel(model, example, compress="powersgd", seconds=job.seconds)
+    left_s = agreed(lambda: max(1.0, job.ends_at_s - time.time()))
+    parallel = data_parallel(model, example, compress="powersgd", seconds=_SHARE_OF_WAYS * left_s)
     report = communication(parallel)
+    if not report.rows:
+        return {"failed": f"{report.reason}; give more --seconds"}
     waiting = _waiting(parallel, job) if job.steps and job.rate == LOOPBACK else {}
     text = [str(report), *(f"{kind}: {each['told']}" for kind, each in waiting.items())]
     return {
         "link_gb_s": link.gb_s,
+        "both_ways_gb_s": link.both_ways_gb_s,
         "latency_us": link.latency_us,
         "sum_by_link_ms": sum_us(link, report.gradient_bytes, ranks=job.world) / 1e3,
         **summary(report),
@@ -252,17 +282,17 @@ def _figures(job: Job) -> dict[str, Any]:
 
 
 def summary(report: CommunicationReport) -> dict[str, Any]:
-    """What the control, the default and the chosen way expose; and what share the chosen way hides of the control's.
-    The chosen way may be compressed; ``exact`` is the best that is not."""
+    """What the control, the default and the chosen way expose; and what share the chosen way hides of the control's,
+    None where there was no time for that. The chosen way may be compressed; ``exact`` is the best that is not."""
     rows = {row.communication: row for row in report.rows}
-    control, default = rows[Communication(collective="after-backward")], rows[Communication()]
+    control, default = rows.get(Communication(collective="after-backward")), rows[Communication()]
     finals = {row.communication: row for row in report.finals}
     exact = min((row for row in report.rows if not row.communication.compression), key=_exposed_share)
     chosen = finals.get(report.chosen, rows[report.chosen])
     return {
         "local_ms": report.local_us / 1e3,
-        "sum_ms": (control.transfer_us or 0.0) / 1e3,
-        "control_exposed_ms": control.exposed_us / 1e3,
+        "sum_ms": None if control is None else (control.transfer_us or 0.0) / 1e3,
+        "control_exposed_ms": None if control is None else control.exposed_us / 1e3,
         "default_exposed_ms": finals.get(default.communication, default).exposed_us / 1e3,
         "chosen_exposed_ms": chosen.exposed_us / 1e3,
         "hidden": _hidden(chosen, control),
@@ -277,7 +307,9 @@ def _exposed_share(row: StepTimes) -> float:
     return row.exposed_share
 
 
-def _hidden(row: StepTimes, control: StepTimes) -> float:
+def _hidden(row: StepTimes, control: StepTimes | None) -> float | None:
+    if control is None:
+        return None
     return min(1.0, 1 - row.exposed_share / control.exposed_share) if control.exposed_share > 0 else 0.0
 
 

@@ -93,21 +93,39 @@ def why_not() -> str:
 Job = TypeVar("Job")
 
 
+_KEEPS_WITHIN = 1.2
+"""Of its share a job may take so much without counting as one that does not keep to it."""
+
+
 def in_time(
-    jobs: Sequence[Job], *, seconds: float, least_s: float, kind: Callable[[Job], object]
+    jobs: Sequence[Job], *, seconds: float, least_s: Callable[[Job], float], kind: Callable[[Job], object]
 ) -> Iterator[tuple[Job, float]]:
-    """Jobs with the seconds that each may take, while time is left: at least ``least_s``, or what the longest of its
-    kind took that could not keep to its own."""
+    """Jobs with the seconds that each may take, while time is left: shares of it by ``least_s``, what a job needs at
+    least. Where another of its kind did not keep to its share, it needs as much as that took."""
     until_s = time.monotonic() + seconds
     longest_s: dict[object, float] = {}
+    needs_s = [least_s(job) for job in jobs]
     for number, job in enumerate(jobs):
         left_s, started_s = until_s - time.monotonic(), time.monotonic()
-        if left_s < longest_s.get(kind(job), least_s):
+        needed_s = max(needs_s[number], longest_s.get(kind(job), 0.0))
+        if left_s < needed_s:
             continue
-        share_s = left_s / (len(jobs) - number)
+        of_all_s = sum(each for each in needs_s[number:] if each <= left_s)
+        share_s = max(needed_s, left_s * needs_s[number] / of_all_s)
         yield job, share_s
-        if (taken_s := time.monotonic() - started_s) > share_s:
-            longest_s[kind(job)] = max(taken_s, longest_s.get(kind(job), least_s))
+        if (taken_s := time.monotonic() - started_s) > _KEEPS_WITHIN * share_s:
+            longest_s[kind(job)] = max(taken_s, longest_s.get(kind(job), 0.0))
+
+
+_BYTES_OF_COMPUTING_S = 1e8
+"""A step computes for about a second for so many bytes of gradients."""
+_LOOPBACK_GBIT_S = 10.0
+
+
+def rough_step_s(gradient_bytes: float, *, world: int, rate: str) -> tuple[float, float]:
+    """What a step computes, and how long all-reduce then takes on that link: as rough as time is shared out by."""
+    gbit_s = _LOOPBACK_GBIT_S if rate == LOOPBACK else float(rate)
+    return gradient_bytes / _BYTES_OF_COMPUTING_S, 2 * (world - 1) / world * gradient_bytes / (gbit_s / 8 * 1e9)
 
 
 # -- ranks on a link ---------------------------------------------------------------------------------------------------

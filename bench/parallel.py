@@ -4,72 +4,33 @@ On links of several rates, steps of all variants are timed in turns. A step begi
 is the slowest rank's, without the optimizer's. Beside each stands what the simulator says, by the link as measured and
 by the times of layers that are measured on all ranks at once, so that they share the memory's bandwidth as they do in a
 step. Data parallelism runs as it is in PyTorch, in the way that ``data_parallel`` chooses, and as it is conventional:
-one all-reduce after the backward pass.
+one all-reduce after the backward pass. A mark stands at the form that ``plan`` would take.
 
-``python -m bench.parallel FOLDER`` is one rank.
+Where steps take seconds, as over a slow link, each form has three steps at least, after one to warm up.
 """
 
 from __future__ import annotations
 
-import os
+import functools
+import math
 import statistics
-import sys
 import tempfile
 import time
-import warnings
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import torch
-import torch.distributed as dist
-from torch import Tensor, nn
 
-from bench.links import LOOPBACK, add_rates_argument, in_time, name_of, run_ranks, why_not
-from bench.models import RESNETS, resnet
+from bench.links import LOOPBACK, add_rates_argument, in_time, name_of, rough_step_s, run_ranks, why_not
+from bench.models import RESNETS
+from bench.parallel_rank import CHOICE_SHARE, COSTS_SHARE, LEAST_ROUNDS, STAGES, Case, Job
 from bench.results import add_out_argument, write_results
 from dwconv.commands.command_line import ArgumentParser, from_0
-from dwconv.errors import DwconvWarning, InvalidChoice
-from dwconv.measure.clock import contention
-from dwconv.parallel import Communication, communication, data_parallel
-from dwconv.parallel.joining import agreed, ranks
-from dwconv.parallel.pipeline.pipeline import Pipeline
-from dwconv.parallel.planning.costs import layer_costs
-from dwconv.parallel.planning.measured_link import measured_link
-from dwconv.parallel.planning.partition import partition
-from dwconv.parallel.planning.pieces import pieces
-from dwconv.parallel.planning.plan import FREE_LINK, LayerCost, Link, Plan, Stage, sum_us
-from dwconv.parallel.planning.shape import Shape
-from dwconv.parallel.planning.simulation import simulate
+from dwconv.errors import InvalidChoice
+from dwconv.parallel.data.candidates import gradient_bytes
 from dwconv.problems.target import cpu_target
-
-
-@dataclass(frozen=True, kw_only=True)
-class Case:
-    """A network, images of the shape of a known set, and the ranks that train it."""
-
-    network: str
-    images: str
-    """The set, and how large its images are here."""
-    classes: int
-    size: int
-    """Height and width."""
-    world: int
-    batch: int = 16
-    """Of a step, on all ranks together."""
-    microbatches: int = 4
-    """That the whole batch is cut into."""
-
-    @property
-    def name(self) -> str:
-        return f"{self.network} {self.images.partition(' ')[0]} {self.world} ranks"
-
-    def model(self) -> nn.Module:
-        torch.manual_seed(0)
-        return resnet(self.network, classes=self.classes, small_images=self.size < 64).train()
-
 
 _CIFAR_10: dict[str, Any] = {"images": "CIFAR-10 (3×32²)", "classes": 10, "size": 32}
 _CIFAR_100: dict[str, Any] = {"images": "CIFAR-100 (3×32²)", "classes": 100, "size": 32}
@@ -78,18 +39,20 @@ CASES = (
     *(Case(network=network, world=2, **images) for images in (_CIFAR_10, _CALTECH) for network in RESNETS),
     *(Case(network="ResNet-18", world=3, batch=12, microbatches=6, **images) for images in (_CIFAR_10, _CALTECH)),
     *(Case(network="ResNet-18", world=4, microbatches=8, **images) for images in (_CIFAR_10, _CALTECH)),
+    *(Case(network=network, world=4, microbatches=8, **_CIFAR_10) for network in RESNETS[1:]),
     *(Case(network=network, world=2, **_CIFAR_100) for network in RESNETS),
 )
 """CIFAR-100 last: but for the last layer it is CIFAR-10, and time may be short."""
+METHOD = {"ResNet-18": 1.47, "ResNet-34": 1.39, "ResNet-50": 2.44}
+"""The method's own figures: how many times as fast as conventional data parallelism its layer-wise pipelines were."""
 
 
 # -- the command -------------------------------------------------------------------------------------------------------
 
 
-_LEAST_S = 8.0
-"""A case is not begun with less than this left, or less than another took on such a link."""
-_BESIDE_S, _LONGEST_OF_SECONDS = 300.0, 20.0
-"""Of a case, for what its own time does not hold: the start, and the first steps on a slow link."""
+_START_S = 10.0
+_BESIDE_S, _LONGEST_OF_SECONDS = 300.0, 4.0
+"""Of a case, until it counts as one that hangs."""
 
 
 def command(argv: Sequence[str] | None) -> int:
@@ -108,13 +71,14 @@ def command(argv: Sequence[str] | None) -> int:
     rows: list[dict[str, Any]] = []
     left_out = [_named(*job) for job in jobs]
     print(_HEAD, flush=True)
-    for job, seconds in in_time(jobs, seconds=arguments.seconds, least_s=_LEAST_S, kind=lambda job: job[1]):
+    for job, seconds in in_time(jobs, seconds=arguments.seconds, least_s=_least_s, kind=lambda job: job[1]):
         found = measured(*job, seconds=seconds)
         rows += found
         left_out.remove(_named(*job))
         print("\n".join(map(_line, found)), flush=True)
     if not rows:
-        raise InvalidChoice(f"--seconds {arguments.seconds:g} is too short for a case; give {2 * _LEAST_S:g} or more")
+        needed_s = math.ceil(min(map(_least_s, jobs)))
+        raise InvalidChoice(f"--seconds {arguments.seconds:g} is too short for a case; give {needed_s} or more")
     if left_out:
         print(f"left out, since {arguments.seconds:g} s were over: {', '.join(left_out)}")
     print(_summed_up([row for row in rows if "failed" not in row]))
@@ -125,6 +89,21 @@ def command(argv: Sequence[str] | None) -> int:
 
 def _named(case: Case, rate: str) -> str:
     return f"{case.name} {name_of(rate)}"
+
+
+@functools.cache
+def _gradient_bytes(case: Case) -> int:
+    with torch.device("meta"):
+        return gradient_bytes(case.model())
+
+
+def _least_s(job: tuple[Case, str]) -> float:
+    """What a case needs: the least rounds, of which some forms send all gradients; and as long for the rest."""
+    case, rate = job
+    computes_s, sends_s = rough_step_s(_gradient_bytes(case), world=case.world, rate=rate)
+    forms = 3 + len(STAGES[case.world])
+    round_s = 3 * sends_s + forms * computes_s
+    return _START_S + (1 + LEAST_ROUNDS) * round_s / (1 - COSTS_SHARE - CHOICE_SHARE)
 
 
 def measured(case: Case, rate: str, *, seconds: float) -> list[dict[str, Any]]:
@@ -138,12 +117,17 @@ def measured(case: Case, rate: str, *, seconds: float) -> list[dict[str, Any]]:
         (folder / "job.json").write_bytes(msgspec.json.encode(job))
         timeout_s = _BESIDE_S + _LONGEST_OF_SECONDS * seconds
         run_ranks(
-            ["-m", "bench.parallel", name], name=_named(case, rate), world=case.world, rate=rate, timeout_s=timeout_s
+            ["-m", "bench.parallel_rank", name],
+            name=_named(case, rate),
+            world=case.world,
+            rate=rate,
+            timeout_s=timeout_s,
         )
         rows = msgspec.json.decode((folder / "rows.json").read_bytes(), type=list[dict[str, Any]])
         return [{**about, **row} for row in rows]
 
 
+_PLANNED = "  ← plan"
 _HEAD = (
     f"{'network':10} {'images':38} {'ranks':>5} {'link':11} {'variant':26} {'ms':>8} {'spread':>7} {'× DP':>5} "
     f"{'× conv.':>7} {'simulated':>9} {'error':>6}  way"
@@ -157,210 +141,28 @@ def _line(row: dict[str, Any]) -> str:
     return (
         f"{about} {row['name']:26} {row['median_ms']:8.1f} {row['spread_ms']:7.1f} "
         f"{row['times_as_fast_as_data_parallelism']:5.2f} {row['times_as_fast_as_conventional']:7.2f} "
-        f"{row['predicted_ms']:9.1f} {row['error']:+6.0%}  {row['way']}"
+        f"{row['predicted_ms']:9.1f} {row['error']:+6.0%}  {row['way']}{_PLANNED if row['planned'] else ''}"
     )
 
 
 def _summed_up(rows: Sequence[dict[str, Any]]) -> str:
-    """The error of the simulator where each rank has a core."""
+    """What ``plan`` takes; and the error of the simulator where each rank has a core."""
     lines = [""]
-    for kind, is_plain in (("data parallelism", True), ("pipelines", False)):
-        of_2 = [row for row in rows if row["world"] == 2 and bool(row["way"]) == is_plain]
-        if of_2:
-            errors = [abs(row["error"]) for row in of_2]
-            mean = statistics.mean(errors)
-            lines.append(f"the simulator on 2 ranks, {kind}: mean error {mean:.0%}, at most {max(errors):.0%}")
+    for row in rows:
+        if row["planned"]:
+            lines.append(
+                f"{row['network']}, {row['images']}, {row['world']} ranks, {name_of(row['rate'])}: plan takes "
+                f"{row['name']}, {row['times_as_fast_as_conventional']:.2f} × as fast as all-reduce after the backward "
+                f"pass (the method: {METHOD[row['network']]}), {row['times_as_fast_as_data_parallelism']:.2f} × "
+                "PyTorch's default"
+            )
+    for rate in dict.fromkeys(row["rate"] for row in rows):
+        for kind, is_plain in (("data parallelism", True), ("pipelines", False)):
+            of_2 = [row for row in rows if (row["world"], row["rate"], bool(row["way"])) == (2, rate, is_plain)]
+            if of_2:
+                errors = [abs(row["error"]) for row in of_2]
+                found = f"mean error {statistics.mean(errors):.0%}, at most {max(errors):.0%}"
+                lines.append(f"the simulator on 2 ranks, {name_of(rate)}, {kind}: {found}")
     if any(row["world"] > 2 for row in rows):
         lines.append("3 and 4 ranks: where there are fewer cores than ranks, their times say little")
     return "\n".join(lines)
-
-
-# -- one rank ----------------------------------------------------------------------------------------------------------
-
-
-_WARM_UP, _MOST_ROUNDS = 2, 11
-_COSTS_SHARE, _CHOICE_SHARE = 0.15, 0.25
-"""Of the time of a case."""
-_TIMEOUT_S = 300.0
-DATA_PARALLELISM, CONVENTIONAL, CHOSEN = "data parallelism", "all-reduce after backward", "the way chosen"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Job:
-    """The input of every rank."""
-
-    case: Case
-    seconds: float
-    ends_at_s: float
-    """Of ``time.time``: no round begins later."""
-
-
-class _Round(NamedTuple):
-    step_s: float
-    exposed_s: float
-    """How long this rank stood still for gradients."""
-    lost: float
-    """The share that other work took."""
-
-
-@dataclass(kw_only=True)
-class _Runner:
-    """A variant that is being trained."""
-
-    plan: Plan
-    step: Callable[[Tensor, Tensor], object]
-    """One step on the whole batch, of which it takes its share."""
-    optimizer: torch.optim.Optimizer
-    way: Communication | None = None
-    """Of gradients; None for pipelines."""
-    exposed_s: Callable[[], float] = lambda: 0.0
-    rounds: list[_Round] = field(default_factory=list)
-
-
-def main(folder: Path) -> None:
-    job = msgspec.json.decode((folder / "job.json").read_bytes(), type=Job)
-    torch.set_num_threads(1)
-    warnings.simplefilter("ignore", DwconvWarning)  # of other work: each finding says how much there was
-    with ranks(timeout_s=_TIMEOUT_S, device="cpu") as rank:
-        rows = _measured(job)
-        if rank.is_first:
-            (folder / "rows.json").write_bytes(msgspec.json.encode(rows))
-
-
-def _measured(job: Job) -> list[dict[str, Any]]:
-    case, link = job.case, measured_link()
-    torch.manual_seed(1)
-    x = torch.randn(case.batch, 3, case.size, case.size)
-    target = torch.randint(0, case.classes, (case.batch,))
-    costs_s = _COSTS_SHARE * job.seconds / 2
-    layers = _costs(case, x[: case.batch // case.microbatches], seconds=costs_s)
-    share = _costs(case, x[: case.batch // case.world], seconds=costs_s)
-    whole = Stage(first=0, last=len(share), replicas=case.world)
-    alone = Plan(layers=share, stages=(whole,), microbatches=1, schedule="1f1b", link=link)
-    runners = {
-        DATA_PARALLELISM: _data_parallel(case, alone, Communication()),
-        CONVENTIONAL: _data_parallel(case, alone, Communication(collective="after-backward")),
-        CHOSEN: _data_parallel(case, alone, None, seconds=_CHOICE_SHARE * job.seconds),
-    }
-    runners |= {name: _pipeline(case, plan) for name, plan in _plans(case, layers, link).items()}
-    for number in range(_WARM_UP + _MOST_ROUNDS):
-        for runner in runners.values():
-            taken = _train(runner, x, target)
-            runner.rounds += [taken] if number >= _WARM_UP else []
-        if number >= _WARM_UP and agreed(lambda: time.time() > job.ends_at_s):
-            break
-    plain_s, conventional_s = (_median(runners[name], "step_s") for name in (DATA_PARALLELISM, CONVENTIONAL))
-    # Where gloo's threads add gradients, a rank's own threads crowd it; other work disturbs every variant.
-    lost = min(_median(runner, "lost") for runner in runners.values())
-    return [
-        {
-            "batch": case.batch,
-            "microbatches": case.microbatches,
-            "name": name,
-            **_times(runner),
-            "way": "" if runner.way is None else str(runner.way),
-            "times_as_fast_as_data_parallelism": plain_s / _median(runner, "step_s"),
-            "times_as_fast_as_conventional": conventional_s / _median(runner, "step_s"),
-            "link_gb_s": link.gb_s,
-            "latency_us": link.latency_us,
-            # Ranks that share a core take time from one another.
-            **({"contention": lost} if case.world <= (os.cpu_count() or 1) else {}),
-        }
-        for name, runner in runners.items()
-    ]
-
-
-def _costs(case: Case, microbatch: Tensor, *, seconds: float) -> tuple[LayerCost, ...]:
-    dist.barrier()
-    mine = layer_costs(pieces(case.model(), microbatch), microbatch, seconds=seconds)
-    return agreed(lambda: mine)
-
-
-_STAGES = {
-    2: {"gpipe": 2, "1f1b": 2, "interleaved": 4, "zero-bubble": 2},
-    3: {"1f1b": 2},
-    4: {"1f1b": 4, "zero-bubble": 2},
-}
-"""By ranks and schedule. Fewer stages than ranks have replicas: 2 + 1, or 2 × 2."""
-
-
-def _plans(case: Case, layers: Sequence[LayerCost], link: Link) -> dict[str, Plan]:
-    stages = _STAGES[case.world]
-    found = {}
-    for schedule, count in stages.items():
-        shape = Shape(world=case.world, link=link, microbatches=case.microbatches, schedule=schedule)
-        plan = partition(layers, shape, stages=count)
-        found[schedule if case.world == 2 else f"{schedule}, {plan.on}"] = plan
-    return found
-
-
-def _pipeline(case: Case, plan: Plan) -> _Runner:
-    example = torch.zeros(case.batch // plan.replicas, 3, case.size, case.size)
-    loss = nn.functional.cross_entropy
-    pipeline = Pipeline(case.model(), plan, loss=loss, example=example, timeout_s=_TIMEOUT_S)
-    return _Runner(
-        plan=plan,
-        step=lambda x, target: pipeline.step(pipeline.share(x), pipeline.share(target)),
-        optimizer=_optimizer(pipeline),
-        exposed_s=lambda: pipeline.times.exposed_s if pipeline.times else 0.0,
-    )
-
-
-def _data_parallel(case: Case, plan: Plan, way: Communication | None, *, seconds: float = 0.0) -> _Runner:
-    """Each rank takes its share of the batch at once. ``way``: None for the one that is chosen in ``seconds``."""
-    if way is None:
-        example = torch.zeros(case.batch // case.world, 3, case.size, case.size)
-        model = data_parallel(case.model(), example, seconds=seconds)
-    else:
-        model = data_parallel(case.model(), communication=way)
-    optimizer = _optimizer(model)
-    rank, world = dist.get_rank(), case.world
-
-    def step(x: Tensor, target: Tensor) -> None:
-        optimizer.zero_grad()
-        loss = nn.functional.cross_entropy(model(x.chunk(world)[rank]), target.chunk(world)[rank])
-        loss.backward()  # type: ignore[no-untyped-call]
-
-    return _Runner(plan=plan, step=step, optimizer=optimizer, way=communication(model).chosen)
-
-
-def _optimizer(model: nn.Module | Pipeline) -> torch.optim.Optimizer:
-    return torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
-
-
-def _train(runner: _Runner, x: Tensor, target: Tensor) -> _Round:
-    dist.barrier()
-    before, started_s = contention.read(), time.perf_counter()
-    runner.step(x, target)
-    slowest = torch.tensor([time.perf_counter() - started_s, contention.lost(before, contention.read())])
-    dist.all_reduce(slowest, op=dist.ReduceOp.MAX)
-    runner.optimizer.step()
-    return _Round(step_s=float(slowest[0]), exposed_s=runner.exposed_s(), lost=float(slowest[1]))
-
-
-def _times(runner: _Runner) -> dict[str, Any]:
-    """Of the slowest rank in each step, beside what the simulator says."""
-    simulated, times_s = simulate(runner.plan), sorted(each.step_s for each in runner.rounds)
-    quarter, median_s = len(times_s) // 4, statistics.median(times_s)
-    predicted_us = simulated.step_us
-    if runner.way is not None and runner.way.collective == "after-backward":
-        gradient_bytes = sum(layer.parameter_bytes for layer in runner.plan.layers)
-        predicted_us = simulate(replace(runner.plan, link=FREE_LINK)).step_us
-        predicted_us += sum_us(runner.plan.link, gradient_bytes, ranks=runner.plan.world)
-    return {
-        "median_ms": 1e3 * median_s,
-        "spread_ms": 1e3 * (times_s[-1 - quarter] - times_s[quarter]),
-        "steps": len(times_s),
-        "predicted_ms": predicted_us / 1e3,
-        "error": predicted_us / 1e6 / median_s - 1,
-        "bubble": simulated.bubble,
-        "exposed_ms": 1e3 * _median(runner, "exposed_s"),
-    }
-
-
-def _median(runner: _Runner, name: str) -> float:
-    return statistics.median(getattr(each, name) for each in runner.rounds)
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]))

@@ -44,14 +44,20 @@ def test_the_best_exact_way_stands_beside_a_compressed_one():
     found = summary(report(chosen=BFLOAT16))
     assert found["hidden"] == pytest.approx(1 - 10 / 80)
     assert found["exact"] == str(REDUNDANT) and found["exact_hidden"] == pytest.approx(1 - 30 / 80)
+    without = summary(REPORT_WITHOUT_CONTROL)
+    assert without["hidden"] is without["sum_ms"] is without["exact_hidden"] is None
     assert summary(report(rows=(times(DEFAULT, 1), times(CONTROL, 0)), chosen=DEFAULT))["hidden"] == 0
     assert summary(report(rows=(times(DEFAULT, -9), times(CONTROL, 10)), chosen=DEFAULT))["hidden"] == 1
 
 
-def planted(job):
+REPORT_WITHOUT_CONTROL = report(rows=(times(DEFAULT, 50), times(BFLOAT16, 10)), chosen=BFLOAT16)
+
+
+def planted(job, found=None):
+    found = found or report()
     link = {"link_gb_s": 0.12, "latency_us": 90.0, "sum_by_link_ms": 75.0, "told": "the table of ways"}
     about = {**asdict(job), "name": job.name}
-    return {**about, **link, **summary(report()), **asdict(report())}
+    return {**about, **link, **summary(found), **asdict(found)}
 
 
 def test_a_line_for_each_link_and_the_reason_where_there_is_none(monkeypatch, tmp_path, capsys):
@@ -77,11 +83,35 @@ def test_a_line_for_each_link_and_the_reason_where_there_is_none(monkeypatch, tm
     assert [row.get("failed") for row in json.loads(written.read_text())["rows"]] == [None, bench.why_not()]
 
 
+def test_a_line_has_blanks_for_what_there_was_no_time_for():
+    job = Job(network="ResNet-50", batch=8, image=96, world=4, rate="0.1", seconds=100, steps=0)
+    line = bench._line(planted(job, REPORT_WITHOUT_CONTROL))
+    assert line.endswith("50.0     10.0         buckets of 1, then 25 MiB, as bfloat16")
+
+
+def test_slow_links_get_the_larger_part_of_the_time(monkeypatch, tmp_path, capsys):
+    """By what their steps take; and all of it is used, and little more."""
+    now, taken = [0.0], {}
+    monkeypatch.setattr(links.time, "monotonic", lambda: now[0])
+
+    def measured(job):
+        now[0] += job.seconds
+        taken[job.network, job.world, job.rate] = job.seconds
+        return {**planted(job), "told": ""}
+
+    monkeypatch.setattr(bench, "measured", measured)
+    assert main(["communication", "--rates", "1,0.1", "--seconds", "1500", "--out", str(tmp_path)]) == 0
+    assert 1400 < now[0] <= 1501 and len(taken) == 8
+    of_50 = [taken["ResNet-50", world, rate] for world, rate in ((2, "1"), (2, "0.1"), (4, "0.1"))]
+    assert of_50[0] < of_50[1] / 3 < of_50[2] / 3
+    assert taken["MobileNetV3-Large", 2, "0.1"] < of_50[1] / 2
+
+
 def test_bad_input_is_one_line(capsys):
     for options, said in (
         (("--model", "Mamba-like"), "its inputs are no images"),
         (("--model", "VGG"), "write one of"),
-        (("--seconds", "1"), "too short for a network; give 20 or more"),
+        (("--seconds", "1"), "too short for a network; give "),
     ):
         assert main(["communication", *options]) == 2
         err = capsys.readouterr().err

@@ -130,11 +130,30 @@ def test_jobs_that_do_not_fit_are_left_out(monkeypatch):
     monkeypatch.setattr(links.time, "monotonic", lambda: now[0])
     takes = {"a": 5.0, "slow": 60.0, "b": 5.0, "slow too": 60.0, "c": 5.0, "d": 30.0}
     done = []
-    for job, seconds in links.in_time(list(takes), seconds=100, least_s=8, kind=lambda job: "slow" in job):
+    jobs = links.in_time(list(takes), seconds=100, least_s=lambda job: 8, kind=lambda job: "slow" in job)
+    for job, seconds in jobs:
         assert seconds > 0
         now[0] += takes[job]
         done.append(job)
     assert done == ["a", "slow", "b", "c"] or done == ["a", "slow", "b", "c", "d"]
+
+
+def test_time_is_shared_out_by_what_jobs_need(monkeypatch):
+    """What one leaves goes to those that come; one that does not fit leaves its part to the others."""
+    now, shares = [0.0], {}
+    monkeypatch.setattr(links.time, "monotonic", lambda: now[0])
+    needs, takes = {"a": 10.0, "b": 90.0, "huge": 500.0, "c": 20.0}, {"a": 15.0, "b": 150.0}
+    for job, seconds in links.in_time(list(needs), seconds=310, least_s=needs.get, kind=str):
+        shares[job] = seconds
+        now[0] += takes.get(job, seconds)
+    assert list(shares) == ["a", "b", "c"] and all(shares[job] >= needs[job] for job in shares)
+    assert now[0] == pytest.approx(310)
+
+
+def test_a_step_is_sized_up_by_its_gradients_and_its_link():
+    computes_s, sends_s = links.rough_step_s(94e6, world=2, rate="0.1")
+    assert 0.5 < computes_s < 2 and sends_s == pytest.approx(94e6 / 12.5e6)
+    assert links.rough_step_s(94e6, world=4, rate="0.1")[1] == pytest.approx(1.5 * sends_s)
 
 
 @pytest.mark.parametrize("command", ["parallel", "communication"])
