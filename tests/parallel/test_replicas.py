@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -308,6 +309,63 @@ def test_what_there_is_no_time_for_is_named(monkeypatch, group):
     assert [row.communication for row in report.rows] == first
     assert {*first, *report.left} == {way for ways in candidates(2.1, world=1, compression="") for way in ways}
     assert "not measured, since time was up: buckets of 1 MiB; buckets of 3 MiB; redundant, buckets" in str(report)
+
+
+def chosen_on_a_clock(monkeypatch, group, seconds_of, **options):
+    """The report, and the seconds spent, where every step takes ``seconds_of(its name)``, also those that warm up."""
+    now = [0.0]
+
+    def wrapped(model, way, **others):
+        found = nn.parallel.DistributedDataParallel(model)
+        found.goes = str(way)
+        return found
+
+    def step(contest, model):
+        now[0] += seconds_of(getattr(model, "goes", "no communication"))
+
+    monkeypatch.setattr(choosing, "time", SimpleNamespace(perf_counter=lambda: now[0]))
+    monkeypatch.setattr(choosing, "wrapped", wrapped)
+    monkeypatch.setattr(Contest, "step", step)
+    report = choose(contest_of(Large(), torch.randn(2, 3, 5, 5), group, **options))
+    return report, now[0]
+
+
+@pytest.mark.parametrize(
+    ("compression", "seconds", "chosen", "said"),
+    [
+        ("", 60, "buckets of 1, then 25 MiB", "a step takes 8.0 s, so there was no time to measure another way"),
+        ("bfloat16", 50, "buckets of 1, then 25 MiB", "a step takes 8.0 s, so there was no time"),
+        ("bfloat16", 80, "buckets of 1, then 25 MiB, as bfloat16", "3600.00 ms a step less than"),
+        ("powersgd", 100, "buckets of 1, then 25 MiB, as PowerSGD of rank 2", "7000.00 ms a step less than"),
+        ("powersgd", 1000, "buckets of 1, then 25 MiB, as PowerSGD of rank 2", "7000.00 ms a step less than"),
+    ],
+)
+def test_on_a_slow_link_it_takes_no_longer_than_it_may(monkeypatch, group, compression, seconds, chosen, said):
+    """Of 60 MiB at 0.1 Gbit/s: what there is no time for is left, and the default stays where nothing is measured."""
+
+    def seconds_of(name):
+        kinds = {"no comm": 0.7, "bfloat16": 4.4, "PowerSGD": 1.0, "after": 8.5}
+        return next((taken for kind, taken in kinds.items() if kind in name), 8.0)
+
+    report, spent_s = chosen_on_a_clock(monkeypatch, group, seconds_of, compression=compression, seconds=seconds)
+    assert str(report.chosen) == chosen and said in report.reason
+    assert spent_s <= 1.2 * seconds
+    measured = {row.communication for row in report.rows}
+    every = {way for ways in candidates(2.1, world=1, compression=compression) for way in ways}
+    assert measured.isdisjoint(report.left) and measured | {*report.left, Communication()} == every
+
+
+def test_what_is_faster_in_two_rounds_of_three_is_not_chosen_on_a_slow_link(monkeypatch, group):
+    taken = []
+
+    def seconds_of(name):
+        if "bfloat16" not in name:
+            return 0.5 if "no comm" in name else 8.0
+        taken.append(name)
+        return 9.0 if len(taken) == 3 else 4.0
+
+    report, _ = chosen_on_a_clock(monkeypatch, group, seconds_of, compression="bfloat16", seconds=90)
+    assert len(taken) >= 4 and report.chosen == Communication() and len(report.rows) == 2
 
 
 def test_nothing_of_a_measurement_stays_on_the_model(monkeypatch, group):
