@@ -101,6 +101,24 @@ def test_wgrad_is_what_both_take_longer_and_what_a_step_takes_longer_is_shared_o
         assert [found.forward_us, found.dgrad_us, found.wgrad_us] == pytest.approx(expected)
 
 
+def test_gradients_are_added_to_what_is_there_as_in_a_step(monkeypatch):
+    """Of parameters alone, in the passes of pieces and of the whole step."""
+    model, images = _plain(), torch.randn(2, 3, 6, 6)
+    linear, added = model[3], []
+
+    def timed(calls, *, clock, effort):
+        for name in ("backward 3", "whole step"):
+            calls[name]()
+            before = linear.weight.grad.clone()
+            calls[name]()
+            added.append(not torch.equal(linear.weight.grad, before))
+        return _made_up()(calls, clock=clock, effort=effort)
+
+    monkeypatch.setattr(costs, "time_in_turns", timed)
+    layer_costs(model, images)
+    assert added == [True, True] and linear.weight.grad is None
+
+
 def test_times_from_a_busy_machine_are_said_to_be(monkeypatch):
     monkeypatch.setattr(costs, "time_in_turns", _made_up(contention=0.4))
     with pytest.warns(DwconvWarning, match="other work took 40% of the time while layers were timed"):

@@ -2,7 +2,8 @@
 
 A piece of several operations has one backward pass, in which the gradients of its parameters need those of its inner
 tensors. So two passes are timed: dgrad alone, and both together. The difference is wgrad, as in a schedule with
-separate passes.
+separate passes. It adds to the gradients that are there, as that of each microbatch but the first, which takes its time
+where parameters are large and microbatches small.
 
 A piece that is timed alone finds its data in the cache; in a step it does not. So the whole step is timed in turns with
 the pieces, and its excess over their sum is divided among them.
@@ -138,9 +139,9 @@ def _passes(ran: Iterable[_Ran]) -> dict[str, Callable[[], object]]:
         if each.output.requires_grad:
             inputs = (each.entry,) if each.entry.requires_grad else ()
             if inputs:
-                calls[f"dgrad {each.name}"] = _gradients(each, inputs)
+                calls[f"dgrad {each.name}"] = _dgrad(each)
             if each.parameters:
-                calls[f"backward {each.name}"] = _gradients(each, (*inputs, *each.parameters))
+                calls[f"backward {each.name}"] = _backward(each, inputs)
     return calls
 
 
@@ -150,16 +151,27 @@ def _whole_step(cut: nn.Sequential, ran: Sequence[_Ran]) -> dict[str, Callable[[
     parameters = [each for each in cut.parameters() if each.requires_grad]
     gradient = torch.randn_like(output)
 
-    def step() -> object:
-        return torch.autograd.grad(cut(entry), parameters, gradient, allow_unused=True)
+    def step() -> None:
+        torch.autograd.backward(cut(entry), gradient, inputs=parameters)
 
     calls: dict[str, Callable[[], object]] = {_WHOLE_FORWARD: lambda: cut(entry)}
     return calls | {_WHOLE_STEP: step} if parameters and output.requires_grad else calls
 
 
-def _gradients(ran: _Ran, wanted: tuple[Tensor, ...]) -> Callable[[], object]:
+def _dgrad(ran: _Ran) -> Callable[[], object]:
     gradient = torch.randn_like(ran.output)
-    return lambda: torch.autograd.grad(ran.output, wanted, gradient, retain_graph=True, allow_unused=True)
+    return lambda: torch.autograd.grad(ran.output, ran.entry, gradient, retain_graph=True, allow_unused=True)
+
+
+def _backward(ran: _Ran, inputs: tuple[Tensor, ...]) -> Callable[[], object]:
+    """Both gradients; those of parameters are added to what is there."""
+    gradient, wanted = torch.randn_like(ran.output), [*inputs, *ran.parameters]
+
+    def both() -> None:
+        ran.entry.grad = None
+        torch.autograd.backward(ran.output, gradient, retain_graph=True, inputs=wanted)
+
+    return both
 
 
 def _finished(call: Callable[[], object], device: torch.device) -> Callable[[], object]:
