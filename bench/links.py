@@ -33,8 +33,9 @@ RATES = (LOOPBACK, "10", "1", "0.1")
 _PROGRAMS = ("ip", "tc", "unshare", "nsenter", "setpriv")
 _ADDRESS, _PORT = "10.77.0.{}", 29500
 """In namespaces of their own, so they can be in use elsewhere."""
-_LEAST_BURST_BYTES, _BURST_S = 2**16, 1e-3
-"""Of the filter: at least a packet as large as they get, and what it may send between two ticks of its clock."""
+_LEAST_BURST_BYTES, _BURST_S = 2**13, 1e-3
+"""Of the filter: a few packets, into which it cuts what is larger, and what it may send between two ticks of its clock.
+What goes at once is no part of the rate: a message of some hundred KiB would be too fast."""
 _QUEUE_BYTES = 2**25
 """So much that nothing is dropped: TCP sends less ahead."""
 _POLL_S = 0.05
