@@ -42,7 +42,7 @@ from dwconv.measure.clock import contention
 from dwconv.parallel import Communication, Rank, communication, data_parallel, prefetch
 from dwconv.parallel import run as run_rank
 from dwconv.parallel.data.candidates import gradient_bytes
-from dwconv.parallel.data.ways import CommunicationReport, StepTimes
+from dwconv.parallel.data.ways import CommunicationReport, WayTimes
 from dwconv.parallel.joining import agreed
 from dwconv.parallel.planning.measured_link import measured_link
 from dwconv.parallel.planning.plan import sum_us
@@ -303,11 +303,11 @@ def summary(report: CommunicationReport) -> dict[str, Any]:
     }
 
 
-def _exposed_share(row: StepTimes) -> float:
+def _exposed_share(row: WayTimes) -> float:
     return row.exposed_share
 
 
-def _hidden(row: StepTimes, control: StepTimes | None) -> float | None:
+def _hidden(row: WayTimes, control: WayTimes | None) -> float | None:
     if control is None:
         return None
     return min(1.0, 1 - row.exposed_share / control.exposed_share) if control.exposed_share > 0 else 0.0

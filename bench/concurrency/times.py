@@ -18,7 +18,7 @@ from dwconv.concurrency.counters import NONE, available
 from dwconv.concurrency.hill_climbing import HillClimbing
 from dwconv.concurrency.program import Program
 from dwconv.concurrency.schedule import ScalingCurve, Task
-from dwconv.concurrency.task_timer import Budget, TaskTimer
+from dwconv.concurrency.task_timer import TaskTimer, TimeLeft
 from dwconv.concurrency.time_regression import Counts, Regression, sweep
 
 Curves = Mapping[str, ScalingCurve]
@@ -73,16 +73,16 @@ def measured_models(programs: Sequence[Program], *, cores: int, seconds: float) 
     """Fit both models to the tasks within about so many seconds, and sweep a part of them."""
     cuts = [program.cut for program in programs]
     tasks = [*{task.signature: task for cut in cuts for task in cut.graph.tasks}.values()]
-    climbing, by_climbing = HillClimbing(cores=cores), TaskTimer(cuts, budget=Budget(seconds / 3))
+    climbing, by_climbing = HillClimbing(cores=cores), TaskTimer(cuts, budget=TimeLeft(seconds / 3))
     climbed = {task.signature: climbing.curve(task, by_climbing) for task in tasks}
-    by_regression = TaskTimer(cuts, budget=Budget(seconds / 3))
+    by_regression = TaskTimer(cuts, budget=TimeLeft(seconds / 3))
     counted = Regression(cores=cores, counts=Counts(events=available().events, of=by_regression.counts))
     uncounted = Regression(cores=cores)
     for model in (counted, uncounted):
         model.fit(tasks, by_regression)
     regressed = {task.signature: counted.curve(task, by_regression) for task in tasks}
     unseen = [task for task in tasks if task.signature not in counted.fitted_on] or tasks
-    by_sweep = TaskTimer(cuts, budget=Budget(seconds / 3))
+    by_sweep = TaskTimer(cuts, budget=TimeLeft(seconds / 3))
     spread = _spread(unseen)
     every = sweep(spread, by_sweep, cores=cores)
     timers = (by_climbing, by_regression, by_sweep)

@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import _disable_current_modes
 
 from dwconv.call import blocks
-from dwconv.call.call_plan import Plan, plan_for
+from dwconv.call.call_plan import CallPlan, plan_for
 from dwconv.dispatch import knowledge
 from dwconv.errors import InvalidWorkload
 from dwconv.problems.as_written import tensorflow_padding
@@ -107,7 +107,7 @@ class NormCall(NamedTuple):
 
 def plan_of(
     place: Place, x: Tensor, w: Tensor, bias: Tensor | None, norms: Sequence[NormCall], *, trains: bool = True
-) -> Plan | None:
+) -> CallPlan | None:
     """The plan of a block that is faster as one; None where its parts run one by one. Tensors may be placeholders while
     a graph is made."""
     block = place.block

@@ -25,7 +25,7 @@ from torch.autograd import Function
 
 from dwconv import native
 from dwconv.call import torch_ops
-from dwconv.call.call_plan import Plan, plan_for
+from dwconv.call.call_plan import CallPlan, plan_for
 from dwconv.call.cpp_ops import offer_of_plan
 from dwconv.call.loaded import is_captured
 from dwconv.call.torch_ops import GEOMETRY, OF_GEOMETRY, below_autograd
@@ -79,11 +79,11 @@ def _problem_of(
     )
 
 
-def plan_of(x: Tensor, w: Tensor, norms: Sequence[Tensor], block: str, geometry: Sequence[Any]) -> Plan:
+def plan_of(x: Tensor, w: Tensor, norms: Sequence[Tensor], block: str, geometry: Sequence[Any]) -> CallPlan:
     return plan_for(_problem(x, w, norms, block, geometry), x.device)
 
 
-def is_at_once(plan: Plan) -> bool:
+def is_at_once(plan: CallPlan) -> bool:
     """True if kernels that do it at once were measured to be faster than one op after the other."""
     # A kernel that turned out to be wrong, or could not be built, is None.
     return all(
@@ -92,7 +92,7 @@ def is_at_once(plan: Plan) -> bool:
     )
 
 
-def compiled(plan: Plan) -> Any | None:
+def compiled(plan: CallPlan) -> Any | None:
     """The block for C++, from when that is compiled; None as long as one of its kernels runs elsewhere."""
     if plan.tally.block is None and native.module is not None and plan.problem.block is not None:
         runs = [kernel and kernel.native for kernel in map(plan.kernels.__getitem__, plan.problem.passes)]
@@ -103,7 +103,7 @@ def compiled(plan: Plan) -> Any | None:
 
 
 def _for_compiled(
-    plan: Plan,
+    plan: CallPlan,
 ) -> tuple[bool, int, bool, list[bool], Any | None, Callable[[list[Tensor]], list[Tensor]]]:
     """Whether a block has a second norm, which of its results it keeps, whether its norm is a LayerNorm, which norms
     are frozen, what moves running statistics on a GPU, and its backward pass on ops that can be differentiated
@@ -150,7 +150,7 @@ def forget() -> None:
 
 
 def inference(
-    plan: Plan, x: Tensor, w: Tensor, bias: Tensor | None, norms: Sequence[Sequence[Tensor]]
+    plan: CallPlan, x: Tensor, w: Tensor, bias: Tensor | None, norms: Sequence[Sequence[Tensor]]
 ) -> Tensor | None:
     """z of a block in evaluation, or y without a second norm; None if its kernel could not be had after all.
     ``norms``: γ, β, mean and variance of each. ``bias``: of the convolution, only where a second norm has a mean to

@@ -1,6 +1,6 @@
-"""Plan: what runs a call, pass by pass. Ops look it up with ``plan_for`` in every step.
+"""CallPlan: what runs a call, pass by pass. Ops look it up with ``plan_for`` in every step.
 
-A Plan decides once and builds a kernel when it is first used. Nothing is tuned here, and no failure here stops a
+A CallPlan decides once and builds a kernel when it is first used. Nothing is tuned here, and no failure here stops a
 training step: PyTorch's own op runs instead. The exception is an unmeasured workload with ``DWCONV_UNTUNED=error``.
 """
 
@@ -46,7 +46,7 @@ MOST_PLANS = 10_000
 """Sizes to remember at a time."""
 
 
-class Plan:
+class CallPlan:
     """The kernels that run the passes of one Problem on one device: decided once, built when first used."""
 
     def __init__(
@@ -85,9 +85,9 @@ class Plan:
         if not self.is_open:
             self._warn_of_untuned()
 
-    def resized(self, problem: Problem) -> Plan:
+    def resized(self, problem: Problem) -> CallPlan:
         """This plan at another size of the layer, where the same kernels run: nothing is decided or built."""
-        made = object.__new__(Plan)
+        made = object.__new__(CallPlan)
         kernels = self.kernels.resized(problem)
         made.__dict__.update(self.__dict__, problem=problem, kernels=kernels, tally=Tally())
         return made
@@ -212,7 +212,7 @@ def is_for_one_size(decision: DispatchDecision) -> bool:
     return is_predicted and decision.any_size is None and not (decision.workload and decision.workload.any_size)
 
 
-def plan_for(problem: Problem, device: torch.device) -> Plan:
+def plan_for(problem: Problem, device: torch.device) -> CallPlan:
     """The plan for these sizes on ``device``. The look-up costs a microsecond or two; the first one decides. Raises
     InvalidSetting."""
     key = (problem, device, torch.get_num_threads() if device.type == "cpu" else native.is_out())
@@ -243,7 +243,7 @@ def foresee(problem: Problem, device: torch.device) -> None:
         background_builds.build(wanted, then=lambda reason: None)
 
 
-def _as_at_other_sizes(problem: Problem, sizeless: _Sizeless) -> Plan | None:
+def _as_at_other_sizes(problem: Problem, sizeless: _Sizeless) -> CallPlan | None:
     """The plan of a layer that kernels of any size run at its other sizes; None if another one may run it here."""
     for decided, plan in _at_all_sizes.get(sizeless, ()):
         if decided.holds_at(problem, plan.device, broken=loaded.state.broken):
@@ -262,7 +262,7 @@ def kernel_state() -> KernelState:
     return loaded.state
 
 
-def plans() -> list[Plan]:
+def plans() -> list[CallPlan]:
     """All plans that were made since decisions were last forgotten, in that order."""
     with loaded.lock:
         return list(_plans.values())
@@ -277,7 +277,7 @@ def decide_open_plans() -> bool:
     return bool(found)
 
 
-def _new_plan(problem: Problem, device: torch.device, *, sizeless: _Sizeless) -> Plan:
+def _new_plan(problem: Problem, device: torch.device, *, sizeless: _Sizeless) -> CallPlan:
     settings.untuned()  # what these two raise is meant for the user; other errors of deciding stop no training step
     settings.nan()
     lock = locked.current()
@@ -307,7 +307,7 @@ def _new_plan(problem: Problem, device: torch.device, *, sizeless: _Sizeless) ->
             warn(damage)
     if later and target:
         chosen = _at_first_size(chosen, problem, target, device)
-    plan = Plan(problem, device, decisions=chosen, target=target)
+    plan = CallPlan(problem, device, decisions=chosen, target=target)
     if later and problem.epilogue == "none" and not problem.block and versions.can_build():
         plan.until_ready()
     if target and not plan.is_open:
@@ -381,8 +381,8 @@ def forget() -> None:
 UNTIL_READY = "PyTorch's op runs until its kernel is built in the background"
 _Sizeless = tuple[Problem, torch.device, int]
 """With its batch, and without a size; the device, and PyTorch's threads."""
-_plans: dict[tuple[Problem, torch.device, int], Plan] = {}
-_at_all_sizes: dict[_Sizeless, list[tuple[AtAllSizes, Plan]]] = {}
+_plans: dict[tuple[Problem, torch.device, int], CallPlan] = {}
+_at_all_sizes: dict[_Sizeless, list[tuple[AtAllSizes, CallPlan]]] = {}
 """What was decided of layers for all their sizes, with the first plan of each."""
 _met: set[str] = set()
 """``Workload.batchless_key`` of all that plans were made for, tuned or not."""

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from dwconv import native
-from dwconv.call.call_plan import Plan
+from dwconv.call.call_plan import CallPlan
 from dwconv.call.passes import PlannedPasses
 from dwconv.problems.problem import Problem
 from dwconv.problems.workload import Pass
@@ -36,7 +36,7 @@ def offer(passes: PlannedPasses, *ran: tuple[Pass, Places, Places]) -> None:
     offer_of_plan(passes.plan, *((passes.kernels, *each) for each in ran))
 
 
-def offer_of_plan(plan: Plan, *ran: tuple[Any, Pass, Places, Places]) -> None:
+def offer_of_plan(plan: CallPlan, *ran: tuple[Any, Pass, Places, Places]) -> None:
     """Offer the ops of ``plan``, with the kernels of each pass before it."""
     module = native.module
     if module is None or plan.is_open:

@@ -20,7 +20,7 @@ from torch.autograd import Function
 
 from dwconv import native
 from dwconv.call.arguments import Arguments, Call, Padding, has_sides, image_of, whole, with_axes_of
-from dwconv.call.call_plan import MOST_PLANS, Plan, plan_for
+from dwconv.call.call_plan import MOST_PLANS, CallPlan, plan_for
 from dwconv.call.gradients import Needs, Passes, Tied, gradients, wanted
 from dwconv.call.loaded import is_captured
 from dwconv.call.passes import PlannedPasses
@@ -161,7 +161,7 @@ def teach(call: Call, passes: PlannedPasses, *, trains: bool) -> None:
         passes.plan.tally.taught.append(compiled)
 
 
-def teach_meanwhile(call: Call, plan: Plan) -> None:
+def teach_meanwhile(call: Call, plan: CallPlan) -> None:
     """Let C++ run calls like this one on PyTorch's op, for as many calls as the plan allows."""
     if plan.is_pytorch and (compiled := _pytorch_call(call)) is not None:
         compiled.left = 0

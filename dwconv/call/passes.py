@@ -1,4 +1,4 @@
-"""PlannedPasses: the passes of a convolution, each on the tuned kernel that a Plan names, or on PyTorch's own op.
+"""PlannedPasses: the passes of a convolution, each on the tuned kernel that a CallPlan names, or on PyTorch's own op.
 
 Shapes are PyTorch's, for 1-D with a height of 1. Results have the plan's layout, whatever that of the arguments.
 Nothing here is differentiable.
@@ -13,7 +13,7 @@ from typing import Any
 from torch import Tensor
 from torch.autograd import profiler
 
-from dwconv.call.call_plan import Plan
+from dwconv.call.call_plan import CallPlan
 from dwconv.kernels.kernel import Kernel
 from dwconv.kernels.operand import x_pitch_of
 from dwconv.problems import pytorch
@@ -24,7 +24,7 @@ from dwconv.problems.workload import Pass
 class PlannedPasses:
     """``gradients.Passes`` on a plan."""
 
-    plan: Plan
+    plan: CallPlan
     x_pitch: int = 0
     """``Workload.x_pitch`` of the x that the kernels are for."""
     dense: bool = False

@@ -54,13 +54,13 @@ class NoSignature(ValueError):
 
 
 @dataclass(frozen=True)
-class Argument:
+class GivenArgument:
     name: str
     """Empty if it is positional only."""
     pattern: Pattern
     default: Any = _NONE
 
-    def free(self) -> Argument:
+    def free(self) -> GivenArgument:
         """Any number instead of one that is not the default."""
         return (
             self if self.pattern == Constant(self.default) else dataclasses.replace(self, pattern=_free(self.pattern))
@@ -69,8 +69,8 @@ class Argument:
 
 @dataclass(frozen=True, kw_only=True)
 class Signature:
-    positional: tuple[Argument, ...]
-    keywords: tuple[Argument, ...] = ()
+    positional: tuple[GivenArgument, ...]
+    keywords: tuple[GivenArgument, ...] = ()
     more: tuple[str, ...] = ()
     """The keywords that the forward pass takes as a dictionary, in order."""
     is_one_tensor: bool = field(init=False, compare=False)
@@ -88,17 +88,17 @@ class Signature:
             given = {} if args is None else signature.bind(None, *args, **(kwargs or {})).arguments
         except (TypeError, ValueError) as error:
             raise NoSignature(f"its arguments are not known: {error}") from None
-        positional: list[Argument] = []
-        keywords: list[Argument] = []
+        positional: list[GivenArgument] = []
+        keywords: list[GivenArgument] = []
         more = dict(given.get(_more(parameters), {}))
         for each in parameters:
             if each.kind is each.VAR_POSITIONAL:
-                positional += [Argument("", pattern_of(value, each.name)) for value in given.get(each.name, ())]
+                positional += [GivenArgument("", pattern_of(value, each.name)) for value in given.get(each.name, ())]
             elif each.kind is not each.VAR_KEYWORD:
                 name = "" if each.kind is each.POSITIONAL_ONLY else each.name
                 of_kind = keywords if each.kind is each.KEYWORD_ONLY else positional
                 of_kind.append(_argument(each, name, given.get(each.name, _NONE), is_called=args is not None))
-        keywords += [Argument(name, pattern_of(value, name)) for name, value in more.items()]
+        keywords += [GivenArgument(name, pattern_of(value, name)) for name, value in more.items()]
         return cls(positional=tuple(positional), keywords=tuple(keywords), more=tuple(more))
 
     def free(self) -> Signature:
@@ -143,15 +143,15 @@ def _more(parameters: Sequence[inspect.Parameter]) -> str:
     return next((each.name for each in parameters if each.kind is each.VAR_KEYWORD), "")
 
 
-def _argument(parameter: inspect.Parameter, name: str, given: Any, *, is_called: bool) -> Argument:
+def _argument(parameter: inspect.Parameter, name: str, given: Any, *, is_called: bool) -> GivenArgument:
     default = parameter.default if _is_constant(parameter.default) else _NONE
     if given is not _NONE:
-        return Argument(name, pattern_of(given, parameter.name), default)
+        return GivenArgument(name, pattern_of(given, parameter.name), default)
     if parameter.default is _NONE and not is_called:
-        return Argument(name, Free.TENSOR)
+        return GivenArgument(name, Free.TENSOR)
     if default is _NONE:
         raise NoSignature(f"its argument {parameter.name} is a {type(parameter.default).__name__} by default")
-    return Argument(name, pattern_of(default, parameter.name), default)
+    return GivenArgument(name, pattern_of(default, parameter.name), default)
 
 
 def pattern_of(value: Any, name: str) -> Pattern:

@@ -29,7 +29,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from dwconv import native
 from dwconv.call import block_call, blocks, functional, torch_ops
 from dwconv.call.block_call import CHANNELS_LAST, NormCall, Place
-from dwconv.call.call_plan import Plan
+from dwconv.call.call_plan import CallPlan
 from dwconv.call.traces import GLOBAL_HOOKS, Forward, Pinned, Trace, TracedBlock, at, still_holds
 from dwconv.call.untuned_warnings import warn_once
 from dwconv.call.watchers import (
@@ -224,7 +224,7 @@ class BoundBlock:
             found.append(NormCall(norm.running_mean, norm.running_var, norm.weight, norm.bias, momentum))
         return found
 
-    def _is_learnt(self, plan: Plan, x: Tensor, conv: nn.Module, norms: Sequence[nn.Module]) -> bool:
+    def _is_learnt(self, plan: CallPlan, x: Tensor, conv: nn.Module, norms: Sequence[nn.Module]) -> bool:
         """C++ runs calls of such an x from now on; False if it cannot."""
         cpp, compiled = native.module, blocks.compiled(plan)
         if cpp is None or compiled is None:

@@ -28,7 +28,7 @@ from dwconv.call.arguments import (
     whole,
     with_axes_of,
 )
-from dwconv.call.call_plan import MOST_PLANS, Plan, plan_for
+from dwconv.call.call_plan import MOST_PLANS, CallPlan, plan_for
 from dwconv.call.fast_path import differentiable, known_transposed
 from dwconv.call.functional import on_its_road
 from dwconv.call.gradients import Needs, Passes, Tied, gradients, wanted
@@ -215,7 +215,7 @@ class _Way:
     """True if it runs the forward pass."""
 
     @property
-    def plan(self) -> Plan:
+    def plan(self) -> CallPlan:
         return self.passes.plan
 
     @property

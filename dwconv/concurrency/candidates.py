@@ -16,7 +16,7 @@ from dwconv.concurrency.options import RANDOM, Options
 from dwconv.concurrency.schedule import ExtraSlots, Machine, Room, ScalingCurve, Schedule, TaskGraph, drawn, peak_bytes
 from dwconv.concurrency.second_threads import idle_pairs
 from dwconv.concurrency.strategies import COMBINED, filled_in, schedules
-from dwconv.concurrency.task_timer import Budget
+from dwconv.concurrency.task_timer import TimeLeft
 from dwconv.concurrency.tasks import CutGraph
 from dwconv.concurrency.time_regression import Counts, Regression
 
@@ -62,7 +62,7 @@ def fitted_to(regression: Regression | None) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Part:
+class GraphTimes:
     """A graph, forward or backward, with the times of its tasks."""
 
     cut: CutGraph
@@ -75,7 +75,7 @@ class Part:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Candidate:
+class SchedulePair:
     """A schedule for each graph: forward, and backward if there is one."""
 
     name: str
@@ -89,22 +89,24 @@ class Candidate:
         return sum(schedule.makespan_us for schedule in self.schedules)
 
 
-def candidates(parts: Sequence[Part], *, options: Options, machine: Machine, budget: Budget) -> list[Candidate]:
+def candidates(
+    parts: Sequence[GraphTimes], *, options: Options, machine: Machine, budget: TimeLeft
+) -> list[SchedulePair]:
     """The schedules worth measuring, the most promising first; those that can be made in the time that there is."""
-    distinct: dict[object, Candidate] = {}
+    distinct: dict[object, SchedulePair] = {}
     known: dict[tuple[str, ...], list[Schedule]] = {}
     for names in COMBINED:
         if set(names) <= {*options.strategies} and budget.left_s:
             made = known[names] = _made(names, parts, known, options=options, machine=machine)
             peaks = [peak_bytes(part.cut.held, schedule) for part, schedule in zip(parts, made, strict=True)]
             if all(peak <= part.room(options).most_bytes for part, peak in zip(parts, peaks, strict=True)):
-                found = Candidate(name="+".join(names), schedules=tuple(made), peak_bytes=max(peaks))
+                found = SchedulePair(name="+".join(names), schedules=tuple(made), peak_bytes=max(peaks))
                 distinct.setdefault(tuple(schedule.shape for schedule in made), found)
     return sorted(distinct.values(), key=lambda each: each.expected_us)
 
 
 def _made(
-    names: tuple[str, ...], parts: Sequence[Part], known: Mapping[tuple[str, ...], Sequence[Schedule]], *,
+    names: tuple[str, ...], parts: Sequence[GraphTimes], known: Mapping[tuple[str, ...], Sequence[Schedule]], *,
     options: Options, machine: Machine,
 ) -> list[Schedule]:  # fmt: skip
     """Schedules by these strategies. S4 adds to those of the others, which may be ``known``."""
@@ -115,7 +117,7 @@ def _made(
     return [_within(part, names, part.room(options), machine=machine, workers=workers) for part in parts]
 
 
-def _within(part: Part, names: tuple[str, ...], room: Room, *, machine: Machine, workers: int | None) -> Schedule:
+def _within(part: GraphTimes, names: tuple[str, ...], room: Room, *, machine: Machine, workers: int | None) -> Schedule:
     """A schedule that fits into ``room``, if one is found: a task that nothing else can wait for may take more, so less
     is left to the others."""
     for share in _SHARES_OF_ROOM:
@@ -126,7 +128,7 @@ def _within(part: Part, names: tuple[str, ...], room: Room, *, machine: Machine,
     return made
 
 
-def plain_schedules(parts: Sequence[Part], *, machine: Machine) -> tuple[Schedule, ...]:
+def plain_schedules(parts: Sequence[GraphTimes], *, machine: Machine) -> tuple[Schedule, ...]:
     """Plain execution, as one task at a time on all cores, with the times that are expected."""
     return tuple(schedules(part.cut.graph, part.curves, strategies=(), machine=machine) for part in parts)
 

@@ -17,7 +17,7 @@ import msgspec
 
 from dwconv import settings
 from dwconv.concurrency.schedule import Microseconds, Placement, Schedule, Threads
-from dwconv.concurrency.timeline import Ran
+from dwconv.concurrency.timeline import TaskRun
 from dwconv.errors import LogError, one_line
 from dwconv.records.line_file import lines, open_file
 from dwconv.records.log import TuningLog
@@ -54,7 +54,7 @@ class Choice:
     """By schedule, and ``plain`` for plain order: bytes that the results of tasks take at most."""
     notes: Annotated[tuple[_Name, ...], _FEW] = ()
     """What else there is to say of the models and strategies, a line each."""
-    timeline: Annotated[tuple[Annotated[tuple[Ran, ...], _MANY], ...], msgspec.Meta(max_length=2)] = ()
+    timeline: Annotated[tuple[Annotated[tuple[TaskRun, ...], _MANY], ...], msgspec.Meta(max_length=2)] = ()
     """Of the forward graph, and of the backward graph if there is one: its tasks as expected, and as they ran; plain
     execution as one task at a time. None if nothing was measured."""
     handover_us: Microseconds = 0.0
@@ -89,9 +89,9 @@ def _rounded(placed: Placement) -> Placement:
     return msgspec.structs.replace(placed, start_us=round(placed.start_us, 2), end_us=round(placed.end_us, 2))
 
 
-def _rounded_run(ran: Ran) -> Ran:
+def _rounded_run(ran: TaskRun) -> TaskRun:
     start_us, end_us = (None if us is None else round(us, 2) for us in (ran.start_us, ran.end_us))
-    return Ran(placed=_rounded(ran.placed), start_us=start_us, end_us=end_us, lane=ran.lane)
+    return TaskRun(placed=_rounded(ran.placed), start_us=start_us, end_us=end_us, lane=ran.lane)
 
 
 def decode(line: bytes) -> Choice:

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dwconv.concurrency.candidates import Candidate, Part, candidates, known_curves, plain_schedules
+from dwconv.concurrency.candidates import GraphTimes, SchedulePair, candidates, known_curves, plain_schedules
 from dwconv.concurrency.choice import Choice
 from dwconv.concurrency.counters import available
 from dwconv.concurrency.engine import Engine
@@ -22,9 +22,9 @@ from dwconv.concurrency.options import PLAIN, Options
 from dwconv.concurrency.program import Program
 from dwconv.concurrency.schedule import Machine, Schedule, peak_bytes
 from dwconv.concurrency.second_threads import NO_SLOTS
-from dwconv.concurrency.task_timer import Budget, TaskTimer
+from dwconv.concurrency.task_timer import TaskTimer, TimeLeft
 from dwconv.concurrency.time_regression import Counts
-from dwconv.concurrency.timeline import Ran, corrected, expected, recorded
+from dwconv.concurrency.timeline import TaskRun, corrected, expected, recorded
 from dwconv.errors import OutOfTime
 from dwconv.measure.clock.timing import Call, Clock, CpuClock
 from dwconv.problems.target import cpu_target, cuda_target
@@ -105,7 +105,7 @@ def kept_versions() -> dict[str, str]:
 
 def choose(programs: Sequence[Program], *, options: Options, cores: int, step: Call, graph: str) -> Choice:
     """What runs the graph of this digest. ``programs``: forward, and backward if there is one, which ``step`` runs."""
-    budget, found, parts = Budget(options.seconds), list[Candidate](), list[Part]()
+    budget, found, parts = TimeLeft(options.seconds), list[SchedulePair](), list[GraphTimes]()
     on_gpu = programs[0].on_gpu
     machine = GPU if on_gpu else Machine(cores=cores)
     cuts = [program.cut for program in programs]
@@ -119,7 +119,7 @@ def choose(programs: Sequence[Program], *, options: Options, cores: int, step: C
         graphs = [each.graph for each in cuts]
         known = known_curves(graphs, timed, cores=machine.cores, options=options, counts=counts)
         notes += [known.note] if known.note else []
-        parts = [Part(cut=each, curves=curve) for each, curve in zip(cuts, known.curves, strict=True)]
+        parts = [GraphTimes(cut=each, curves=curve) for each, curve in zip(cuts, known.curves, strict=True)]
         if not on_gpu:
             ran = recorded(programs, plain_schedules(parts, machine=machine), budget.bounded(step))
             curves = [corrected(part.curves, graph) for part, graph in zip(parts, ran, strict=True)]
@@ -165,8 +165,8 @@ def _notes_on(machine: Machine, options: Options) -> list[str]:
 
 
 def _timeline(
-    programs: Sequence[Program], schedules: Sequence[Schedule], step: Call, *, budget: Budget
-) -> tuple[tuple[Ran, ...], ...]:
+    programs: Sequence[Program], schedules: Sequence[Schedule], step: Call, *, budget: TimeLeft
+) -> tuple[tuple[TaskRun, ...], ...]:
     """What runs, as expected, and as it ran if there is time to look. On a GPU the caller only issues the tasks."""
     try:
         if schedules and not programs[0].on_gpu:
@@ -176,7 +176,7 @@ def _timeline(
     return expected(schedules)
 
 
-def _step(programs: Sequence[Program], step: Call, candidate: Candidate | None = None) -> Call:
+def _step(programs: Sequence[Program], step: Call, candidate: SchedulePair | None = None) -> Call:
     """A step by the schedules of a candidate, or of plain execution."""
     engines: list[Engine | None] = [None] * len(programs)
     if candidate is not None:

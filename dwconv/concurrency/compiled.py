@@ -1,4 +1,4 @@
-"""Compiled: runs a graph by a schedule in the compiled module, without Python between operators.
+"""ScheduledGraph: runs a graph by a schedule in the compiled module, without Python between operators.
 
     Instructions ─► Program        the graph, once
     Schedule ─► Segments ─► Runner     what each lane does, on which cores
@@ -68,7 +68,7 @@ class SeenTask:
     """What it took in many runs, the last ones counting most."""
 
 
-class Compiled:
+class ScheduledGraph:
     """A graph with a schedule, or, without one, all its tasks in order on the caller's thread."""
 
     def __init__(
@@ -141,7 +141,7 @@ def _segment(module: Any, part: Part, *, threads: int) -> Any:
     return module.Segment(lanes, cores_of_lanes(segment, threads=threads), segment.is_narrow, taken)
 
 
-def by_schedule(cut: CutGraph, schedule: Schedule) -> Compiled:
+def by_schedule(cut: CutGraph, schedule: Schedule) -> ScheduledGraph:
     """``cut`` run by ``schedule``, which fits the graph."""
 
     def parts() -> list[Part]:
@@ -156,15 +156,15 @@ def by_schedule(cut: CutGraph, schedule: Schedule) -> Compiled:
         return made
 
     order = [each.task for each in schedule.in_order]
-    return Compiled(cut.instructions, parts, order=order, threads=schedule.cores)
+    return ScheduledGraph(cut.instructions, parts, order=order, threads=schedule.cores)
 
 
-def in_order(instructions: Instructions | None) -> Compiled:
+def in_order(instructions: Instructions | None) -> ScheduledGraph:
     """All tasks in order on the caller's thread, with its number of threads."""
     count = len(instructions.tasks) if instructions else 0
     lane = tuple(LaneStep(task=task, threads=_AS_IT_IS, waits=(), signals=False) for task in range(count))
     part = Part(segment=Segment(lanes=(lane,), workers=(0,)))
-    return Compiled(instructions, lambda: [part], order=(), threads=_AS_IT_IS)
+    return ScheduledGraph(instructions, lambda: [part], order=(), threads=_AS_IT_IS)
 
 
 _ROUNDS, _HANDOVERS = 9, 200

@@ -106,16 +106,16 @@ def paranoid() -> str:
 
 
 @dataclass(kw_only=True)
-class Counted:
+class EventCounts:
     """Counts by event; empty until the block has ended, and where nothing can be counted."""
 
     counts: dict[str, float] = field(default_factory=dict)
 
 
 @contextmanager
-def counted() -> Iterator[Counted]:
+def counted() -> Iterator[EventCounts]:
     """Count what this process does while the block runs, on all threads."""
-    found = Counted()
+    found = EventCounts()
     opened = _opened_everywhere(available().kind)
     try:
         before = [each.read() for each in opened]
@@ -183,7 +183,7 @@ def _lines() -> list[str]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reading:
+class CounterReading:
     """A group at one moment. Counts only grow."""
 
     enabled_ns: int
@@ -194,7 +194,7 @@ class Reading:
     """By number that the kernel has given the event."""
 
 
-def parsed(data: bytes) -> Reading:
+def parsed(data: bytes) -> CounterReading:
     """What the kernel gives for a group: the number of events and both times, then each count with its event's number.
     Raises ValueError for another length."""
     if len(data) < 24:
@@ -203,10 +203,12 @@ def parsed(data: bytes) -> Reading:
     if len(data) != 24 + 16 * events:
         raise ValueError(f"a reading of {len(data)} bytes does not have {events} events")
     pairs = struct.iter_unpack("=QQ", data[24:])
-    return Reading(enabled_ns=enabled_ns, running_ns=running_ns, counts={number: count for count, number in pairs})
+    return CounterReading(
+        enabled_ns=enabled_ns, running_ns=running_ns, counts={number: count for count, number in pairs}
+    )
 
 
-def between(before: Reading, after: Reading) -> dict[int, float]:
+def between(before: CounterReading, after: CounterReading) -> dict[int, float]:
     """What was counted between two readings of a group, scaled to all of the time between them. Nothing if the group
     was not counted at all in that time: it had no turn, or its thread did not run."""
     enabled_ns, running_ns = after.enabled_ns - before.enabled_ns, after.running_ns - before.running_ns
@@ -225,7 +227,7 @@ class OpenGroup:
     names: Mapping[int, str]
     """By the number that the kernel has given an event."""
 
-    def read(self) -> Reading:
+    def read(self) -> CounterReading:
         return parsed(os.read(self.files[0], 24 + 16 * len(self.files)))
 
     def named(self, counts: Mapping[int, float]) -> dict[str, float]:

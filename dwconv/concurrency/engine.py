@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from dwconv.concurrency.compiled import SeenTask, by_schedule, end_threads, forget_threads
-from dwconv.concurrency.lanes import Lanes, Step, lanes
+from dwconv.concurrency.lanes import Lanes, PlacedTask, lanes
 from dwconv.concurrency.schedule import Schedule
 from dwconv.concurrency.second_threads import pinned, processor_of, warn_of_refusals
 from dwconv.concurrency.tasks import CutGraph
@@ -200,7 +200,7 @@ class Engine:
                 self._fail(run, interrupt)
 
     def _lane_of_a_worker(
-        self, run: _Run, steps: Sequence[Step], done: threading.Semaphore, processor: int | None
+        self, run: _Run, steps: Sequence[PlacedTask], done: threading.Semaphore, processor: int | None
     ) -> None:
         try:
             if run.flushes != (_LEAST == 0.0):
@@ -210,7 +210,7 @@ class Engine:
         finally:
             done.release()
 
-    def _lane(self, run: _Run, steps: Sequence[Step]) -> None:
+    def _lane(self, run: _Run, steps: Sequence[PlacedTask]) -> None:
         """Run the steps of one lane; an error ends the run."""
         current = torch.get_num_threads()
         try:
@@ -239,7 +239,7 @@ class Engine:
             signal.put(False)
 
 
-def _free(run: _Run, step: Step) -> None:
+def _free(run: _Run, step: PlacedTask) -> None:
     for place in step.shared:
         try:
             run.tokens[place].pop()

@@ -14,7 +14,7 @@ from dwconv.concurrency.choice import Choice
 from dwconv.concurrency.options import PLAIN
 from dwconv.concurrency.program import Program
 from dwconv.concurrency.schedule import Task
-from dwconv.concurrency.timeline import Operation, Ran, expected, lines, operations, write_trace
+from dwconv.concurrency.timeline import Operation, TaskRun, expected, lines, operations, write_trace
 from dwconv.errors import InvalidChoice, InvalidWorkload
 from dwconv.records.record import Measurement, in_us
 
@@ -74,7 +74,7 @@ class GraphExplanation:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Explanation:
+class ScheduleExplanation:
     """The graphs of a model. Prints as a short report."""
 
     graphs: tuple[GraphExplanation, ...]
@@ -85,7 +85,9 @@ class Explanation:
         return "\n".join([*map(str, self.graphs), *([self.left_out] if self.left_out else [])])
 
 
-def explain(model: torch.nn.Module | None = None, *, timeline: str | os.PathLike[str] | None = None) -> Explanation:
+def explain(
+    model: torch.nn.Module | None = None, *, timeline: str | os.PathLike[str] | None = None
+) -> ScheduleExplanation:
     """What ``dwconv_concurrent`` runs for ``model``, compiled or not; without one, for all graphs of this process. A
     graph belongs to the model whose parameters it takes. ``timeline``: a file to write a step to, as a trace that
     Perfetto and Chrome open.
@@ -106,7 +108,7 @@ def explain(model: torch.nn.Module | None = None, *, timeline: str | os.PathLike
             )
     if timeline is not None:
         _write(Path(timeline), found)
-    return Explanation(graphs=tuple(_explained(graph) for graph in found), left_out=left_out)
+    return ScheduleExplanation(graphs=tuple(_explained(graph) for graph in found), left_out=left_out)
 
 
 def _write(path: Path, found: Sequence[CompiledGraph]) -> None:
@@ -124,7 +126,7 @@ def _programs(graph: CompiledGraph) -> list[Program]:
     return [program for program in (graph.forward, graph.backward) if program is not None]
 
 
-def _ran(graph: CompiledGraph) -> tuple[tuple[Ran, ...], ...]:
+def _ran(graph: CompiledGraph) -> tuple[tuple[TaskRun, ...], ...]:
     """What runs the graph as it was recorded; or the schedules, if nothing was; empty if it does not fit."""
     if graph.why_plain or graph.choice is None:
         return ()

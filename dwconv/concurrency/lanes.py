@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from queue import SimpleQueue
 
 from dwconv.concurrency.schedule import Placement, Schedule
-from dwconv.concurrency.tasks import CutGraph, Place, TaskFunction
+from dwconv.concurrency.tasks import CutGraph, TaskFunction, ValuePlace
 from dwconv.errors import InvalidChoice
 
 Signal = SimpleQueue[bool]
@@ -23,7 +23,7 @@ Signal = SimpleQueue[bool]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Step:
+class PlacedTask:
     """A task of a lane."""
 
     task: int
@@ -39,12 +39,12 @@ class Step:
 class Lanes:
     """What each worker does, the caller's first; lanes without a task are left out, except the first."""
 
-    steps: tuple[tuple[Step, ...], ...]
+    steps: tuple[tuple[PlacedTask, ...], ...]
     workers: tuple[int, ...]
     """By lane, the number that its worker has in the schedule."""
     readers: Mapping[int, int]
     """By place that several tasks read, how many do."""
-    in_order: tuple[Step, ...]
+    in_order: tuple[PlacedTask, ...]
     """All steps by their starts, as one thread can run them."""
 
     @property
@@ -68,7 +68,7 @@ def lanes(cut: CutGraph, schedule: Schedule) -> Lanes:
     readers = _readers(cut)
     steps = tuple(
         tuple(
-            Step(
+            PlacedTask(
                 task=each.task, function=cut.functions[each.task], threads=each.threads,
                 waits=tuple(waits[each.task]), signals=tuple(signals[each.task]),
                 shared=tuple(place for place in cut.reads[each.task] if place in readers),
@@ -136,6 +136,6 @@ def handed(cut: CutGraph, placed: Sequence[Sequence[Placement]]) -> dict[int, li
 
 def _readers(cut: CutGraph) -> dict[int, int]:
     """By place that several tasks read, how many do; but for results of the graph. A single reader takes the value."""
-    returned = {each.index for each in cut.outputs if isinstance(each, Place)}
+    returned = {each.index for each in cut.outputs if isinstance(each, ValuePlace)}
     count = Counter(place for places in cut.reads for place in places)
     return {place: tasks for place, tasks in count.items() if tasks > 1 and place not in returned}

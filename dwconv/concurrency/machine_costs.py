@@ -13,7 +13,7 @@ from dwconv.concurrency import compiled
 from dwconv.concurrency.engine import Worker
 from dwconv.concurrency.schedule import ExtraSlots, Machine
 from dwconv.concurrency.second_threads import idle_pairs, measured_slots
-from dwconv.concurrency.task_timer import Budget
+from dwconv.concurrency.task_timer import TimeLeft
 from dwconv.measure.clock.timing import Call
 
 GPU = Machine(cores=2, slots=ExtraSlots(count=1))
@@ -23,7 +23,7 @@ times of steps."""
 _measured: dict[int, Machine] = {}
 
 
-def this_machine(cores: int, *, budget: Budget | None = None) -> Machine:
+def this_machine(cores: int, *, budget: TimeLeft | None = None) -> Machine:
     """This machine with that many threads, measured once in this process. Raises OutOfTime."""
     if cores not in _measured:
         bounded: Callable[[Call], Call] = budget.bounded if budget else lambda call: call

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from dwconv.concurrency.engine import workers
 from dwconv.concurrency.options import PLAIN
-from dwconv.concurrency.task_timer import Budget
+from dwconv.concurrency.task_timer import TimeLeft
 from dwconv.errors import OutOfTime
 from dwconv.measure.clock.timing import Call, Clock, Lap
 from dwconv.records.record import CONTENDED, Measurement
@@ -66,7 +66,7 @@ def noise_us(one: Measurement, other: Measurement) -> float:
     return _SIGMAS * math.hypot(*errors)
 
 
-def fastest(calls: Mapping[str, Call], *, clock: Clock, budget: Budget, fall_back: bool) -> Ranking:
+def fastest(calls: Mapping[str, Call], *, clock: Clock, budget: TimeLeft, fall_back: bool) -> Ranking:
     """Time ``calls``, of which one is ``plain`` and the first ones of the others are the most promising. Without
     ``fall_back`` plain execution is measured beside the others, but does not win. Raises OutOfTime, at most one call
     late, if there is too little time to compare anything."""
@@ -99,7 +99,7 @@ def fastest(calls: Mapping[str, Call], *, clock: Clock, budget: Budget, fall_bac
     )
 
 
-def _affordable(calls: Mapping[str, Call], budget: Budget) -> list[str]:
+def _affordable(calls: Mapping[str, Call], budget: TimeLeft) -> list[str]:
     """The schedules that there is time to compare, by a first step of plain execution; none if there are
     none. Raises OutOfTime if there is no time for any."""
     others = [name for name in calls if name != PLAIN]
@@ -124,7 +124,7 @@ def _reason(best: str, *, gained_us: float, noise: float, plain_us: float) -> st
     return said if gained_us > least else f"{said}, which may be noise: {least / plain_us:.1%} and less does not count"
 
 
-def _timed(calls: Mapping[str, Call], *, clock: Clock, rounds: int, budget: Budget) -> dict[str, Measurement]:
+def _timed(calls: Mapping[str, Call], *, clock: Clock, rounds: int, budget: TimeLeft) -> dict[str, Measurement]:
     """A step is long, so a lap is one call. There are ``rounds`` rounds, or fewer when the time is up, but
     some."""
     lost = clock.overall()

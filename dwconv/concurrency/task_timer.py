@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.fx import Node
 
-from dwconv.concurrency.compiled import Compiled, in_order
+from dwconv.concurrency.compiled import ScheduledGraph, in_order
 from dwconv.concurrency.counters import counted
 from dwconv.concurrency.hill_climbing import estimated_us
 from dwconv.concurrency.instructions import instructions
@@ -30,7 +30,7 @@ now_s: Callable[[], float] = time.perf_counter
 """The clock."""
 
 
-class Budget:
+class TimeLeft:
     """That many seconds from now on."""
 
     def __init__(self, seconds: float) -> None:
@@ -40,9 +40,9 @@ class Budget:
     def left_s(self) -> float:
         return max(0.0, self._ends_s - now_s())
 
-    def part(self, share: float) -> Budget:
+    def part(self, share: float) -> TimeLeft:
         """A budget of its own, of this share of what is left."""
-        return Budget(share * self.left_s)
+        return TimeLeft(share * self.left_s)
 
     def check(self) -> None:
         """Raises OutOfTime once the time is over."""
@@ -68,7 +68,7 @@ class TaskTimer:
     """Times tasks of some graphs; the time of one holds for all of its signature. Once the budget is used up, times are
     estimated, by those that were measured."""
 
-    def __init__(self, cuts: Sequence[CutGraph], *, budget: Budget) -> None:
+    def __init__(self, cuts: Sequence[CutGraph], *, budget: TimeLeft) -> None:
         self._budget = budget
         self._home = {task.signature: (cut, task.index) for cut in cuts for task in reversed(cut.graph.tasks)}
         self._known_us: dict[tuple[str, int], float] = {}
@@ -134,7 +134,7 @@ class TaskTimer:
         return taken["task"].median_us
 
 
-def _alone(nodes: Sequence[Node]) -> tuple[Compiled, list[Any]]:
+def _alone(nodes: Sequence[Node]) -> tuple[ScheduledGraph, list[Any]]:
     """A task as lanes run it in compiled code, by itself, and something for what it reads. It keeps no results."""
     inside = set(nodes)
     read = [*dict.fromkeys(each for node in nodes for each in node.all_input_nodes if each not in inside)]

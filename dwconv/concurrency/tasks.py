@@ -150,7 +150,7 @@ class CutGraph:
     size: int
     """Places in all."""
     outputs: tuple[Any, ...]
-    """The graph's results: a ``Place`` each, or a constant."""
+    """The graph's results: a ``ValuePlace`` each, or a constant."""
     held: tuple[Stored, ...]
     """What is in memory while the graph runs."""
     examples: Mapping[int, Any]
@@ -165,11 +165,11 @@ class CutGraph:
 
     def results(self, values: list[Any]) -> list[Any]:
         """The graph's results, once all tasks have run."""
-        return [values[each.index] if isinstance(each, Place) else each for each in self.outputs]
+        return [values[each.index] if isinstance(each, ValuePlace) else each for each in self.outputs]
 
 
 @dataclass(frozen=True)
-class Place:
+class ValuePlace:
     """A place in the list of values."""
 
     index: int
@@ -259,7 +259,7 @@ def _kept_order(called: Sequence[Node]) -> dict[Node, Node]:
 def _output(result: Any, slots: Slots, attributes: Mapping[Node, Any]) -> Any:
     if not isinstance(result, Node):
         return result
-    return attributes[result] if result in attributes else Place(slots.of[result])
+    return attributes[result] if result in attributes else ValuePlace(slots.of[result])
 
 
 # -- the same operators on the same sizes ------------------------------------------------------------------------------

@@ -33,7 +33,7 @@ _LEAST_FACTOR = 0.5
 GRAPHS = ("forward", "backward")
 
 
-class Ran(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+class TaskRun(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """One task: where it was placed and when it was expected; and when it ran, in microseconds since its graph began.
     None if no run was recorded."""
 
@@ -51,7 +51,7 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 # -- recording ---------------------------------------------------------------------------------------------------------
 
 
-def recorded(programs: Sequence[Program], schedules: Sequence[Schedule], step: Call) -> tuple[tuple[Ran, ...], ...]:
+def recorded(programs: Sequence[Program], schedules: Sequence[Schedule], step: Call) -> tuple[tuple[TaskRun, ...], ...]:
     """By graph, its tasks in the order of their starts, as they ran in a few calls of ``step``: those of the call that
     took the median time. ``schedules``: of each program, with expected times. Programs run plainly afterwards."""
     workers.end()  # threads that idle would slow those of this schedule
@@ -80,7 +80,7 @@ def recorded(programs: Sequence[Program], schedules: Sequence[Schedule], step: C
     )
 
 
-def corrected(curves: Mapping[int, ScalingCurve], ran: Sequence[Ran]) -> dict[int, ScalingCurve]:
+def corrected(curves: Mapping[int, ScalingCurve], ran: Sequence[TaskRun]) -> dict[int, ScalingCurve]:
     """``curves``, each by as much longer or shorter as its task took in a step, where its operands come from other
     caches than when it was timed alone. ``ran``: of the graph, with one task at a time."""
     factors = {}
@@ -94,18 +94,18 @@ def corrected(curves: Mapping[int, ScalingCurve], ran: Sequence[Ran]) -> dict[in
     }
 
 
-def expected(schedules: Sequence[Schedule]) -> tuple[tuple[Ran, ...], ...]:
+def expected(schedules: Sequence[Schedule]) -> tuple[tuple[TaskRun, ...], ...]:
     """Tasks as the schedules expect them, without a run."""
-    return tuple(tuple(Ran(placed=each) for each in schedule.in_order) for schedule in schedules)
+    return tuple(tuple(TaskRun(placed=each) for each in schedule.in_order) for schedule in schedules)
 
 
 _When = tuple[float, float, int | None]
 """Start and end of a task in microseconds since its graph began; and its lane, if lanes decided that at run time."""
 
 
-def _ran(placed: Placement, when: _When) -> Ran:
+def _ran(placed: Placement, when: _When) -> TaskRun:
     start_us, end_us, lane = when
-    return Ran(placed=placed, start_us=start_us, end_us=end_us, lane=lane)
+    return TaskRun(placed=placed, start_us=start_us, end_us=end_us, lane=lane)
 
 
 def _seen(engine: Engine) -> dict[int, _When]:
@@ -172,7 +172,7 @@ class Operation:
     """None if no run was recorded."""
 
 
-def operations(ran: Sequence[Sequence[Ran]], tasks: Sequence[Sequence[Task]]) -> tuple[Operation, ...]:
+def operations(ran: Sequence[Sequence[TaskRun]], tasks: Sequence[Sequence[Task]]) -> tuple[Operation, ...]:
     """In the order of their starts. ``tasks``: of each graph, by index."""
     found: list[Operation] = []
     for graph, runs, known in zip(GRAPHS, ran, tasks, strict=False):
@@ -194,7 +194,7 @@ def operations(ran: Sequence[Sequence[Ran]], tasks: Sequence[Sequence[Task]]) ->
     return tuple(found)
 
 
-def _when(ran: Ran) -> tuple[float, float]:
+def _when(ran: TaskRun) -> tuple[float, float]:
     if ran.start_us is None or ran.end_us is None:
         return ran.placed.start_us, ran.placed.end_us
     return ran.start_us, ran.end_us
@@ -226,7 +226,9 @@ def lines(found: Sequence[Operation], *, most: int) -> list[str]:
 # -- as a trace --------------------------------------------------------------------------------------------------------
 
 
-def write_trace(path: Path, graphs: Sequence[tuple[str, Sequence[Sequence[Ran]], Sequence[Sequence[Task]]]]) -> None:
+def write_trace(
+    path: Path, graphs: Sequence[tuple[str, Sequence[Sequence[TaskRun]], Sequence[Sequence[Task]]]]
+) -> None:
     """A trace in Chrome's format, of steps as they ran beside steps as expected. ``graphs``: of each graph of a model
     its name, its forward and backward part as they ran, and their tasks by index. Raises InvalidChoice if the file
     cannot be written."""
@@ -244,7 +246,7 @@ def write_trace(path: Path, graphs: Sequence[tuple[str, Sequence[Sequence[Ran]],
 
 
 def _events(
-    process: int, ran: Sequence[Sequence[Ran]], tasks: Sequence[Sequence[Task]], *, seen: bool
+    process: int, ran: Sequence[Sequence[TaskRun]], tasks: Sequence[Sequence[Task]], *, seen: bool
 ) -> Iterator[dict[str, Any]]:
     """A part begins when the one before has ended."""
     began_us, lanes = 0.0, set[int]()

@@ -25,7 +25,7 @@ from dwconv.call.traces import at, is_written
 from dwconv.discovery.step import ExampleStep
 from dwconv.discovery.tracing import Blocks, problem_with
 from dwconv.discovery.unchanged import unchanged
-from dwconv.discovery.watch import Ran, Watch, WatchedCall
+from dwconv.discovery.watch import CallWatch, FirstCall, WatchedCall
 from dwconv.dispatch.decide import target_of
 from dwconv.dispatch.of_problem import why_no_kernels
 from dwconv.errors import InvalidWorkload, NoTemplate
@@ -185,7 +185,7 @@ def discover(model: nn.Module, example_inputs: Any, *, trains: bool | None = Non
     """
     step = ExampleStep.of(model, example_inputs, trains=trains)
     with unchanged(step.model, step.tensors) as put_back:
-        with Watch(step.model) as watch:
+        with CallWatch(step.model) as watch:
             step()
         put_back()
         layers = alike(watch.calls)
@@ -203,7 +203,7 @@ def alike(calls: Iterable[WatchedCall]) -> tuple[DiscoveredLayer, ...]:
 
 
 def _blocks(
-    model: nn.Module, layers: Sequence[DiscoveredLayer], *, ran: Mapping[str, Ran]
+    model: nn.Module, layers: Sequence[DiscoveredLayer], *, ran: Mapping[str, FirstCall]
 ) -> tuple[Blocks, tuple[DiscoveredBlock, ...]]:
     """Those of the convolutions that train, and those in evaluation. One that ran several times is named once."""
     layers = [layer for layer in layers if not layer.is_transposed]

@@ -29,7 +29,7 @@ from dwconv.discovery.decided import names_of
 from dwconv.discovery.folding import Side, after, before, folded, is_norm_of, kind_of, owner_path, place_of, source_of
 from dwconv.discovery.same_padding import SamePadding
 from dwconv.discovery.tracer import decided_in, graph_of
-from dwconv.discovery.watch import Ran
+from dwconv.discovery.watch import FirstCall
 from dwconv.problems.block import Block, LayerNorm
 from dwconv.problems.problem import Problem
 
@@ -94,7 +94,9 @@ class Blocks:
     pass runs, and how they are called; unless given all of them, each on tensors in the place of the arguments that
     have no default."""
 
-    def __init__(self, model: nn.Module, convolutions: Sequence[str], *, ran: Mapping[str, Ran] | None = None) -> None:
+    def __init__(
+        self, model: nn.Module, convolutions: Sequence[str], *, ran: Mapping[str, FirstCall] | None = None
+    ) -> None:
         self._model, self._ran = model, ran
         self._doubtful = {at(model, name) for name, each in (ran or {}).items() if not each.gives_tensors}
         self._names = {module: name for name, module in model.named_modules()}

@@ -1,4 +1,4 @@
-"""Watch: every depthwise convolution of a step, the passes that it ran, and the module that made it.
+"""CallWatch: every depthwise convolution of a step, the passes that it ran, and the module that made it.
 
 A call is recorded twice: as a function, where its padding still is the caller's, and where PyTorch's op runs calls of
 dwconv's functions, so that both look alike; and as an op below autograd and autocast, which includes TorchScript, and
@@ -56,7 +56,7 @@ class WatchedCall:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ran:
+class FirstCall:
     """The first call of a module."""
 
     given: Signature | NoSignature
@@ -64,7 +64,7 @@ class Ran:
     """Whether its result is a tensor, or a container of tensors."""
 
     @classmethod
-    def of(cls, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], result: object) -> Ran:
+    def of(cls, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], result: object) -> FirstCall:
         given: Signature | NoSignature
         plain: Any = plain_class(type(module))
         try:
@@ -86,7 +86,7 @@ class Ran:
 _WITH_KEYWORDS: dict[int, bool] = vars(nn.modules.module)["_global_forward_hooks_with_kwargs"]
 
 
-class Watch:
+class CallWatch:
     """While it is entered, ``calls`` grows by every depthwise convolution that ``model`` runs. No tensor is kept."""
 
     def __init__(self, model: nn.Module) -> None:
@@ -108,7 +108,7 @@ class Watch:
         self._inside = [""]
         self._given: list[object] = [()]
         """What the modules that are running were called with."""
-        self.ran: dict[str, Ran] = {}
+        self.ran: dict[str, FirstCall] = {}
         self._waiting: dict[object, list[tuple[object, WatchedCall]]] = defaultdict(list)
         """Calls whose backward pass may come, by the sizes of their op, with the addresses of its tensors."""
         self._sums: Any = WeakTensorKeyDictionary()
@@ -117,7 +117,7 @@ class Watch:
         """The ops that the function that is running has run."""
         self._entered = ExitStack()
 
-    def __enter__(self) -> Watch:
+    def __enter__(self) -> CallWatch:
         pre_hook = register_module_forward_pre_hook(self._enter_module)
         self._entered.callback(pre_hook.remove)
         hook = register_module_forward_hook(self._leave_module, with_kwargs=True, always_call=True)
@@ -140,7 +140,7 @@ class Watch:
     ) -> None:
         name = self._names.get(module)
         if name is not None and name not in self.ran:
-            self.ran[name] = Ran.of(module, inputs, keywords, outputs)
+            self.ran[name] = FirstCall.of(module, inputs, keywords, outputs)
         self._inside.pop()
         self._given.pop()
 
@@ -251,7 +251,7 @@ _LAYERS = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose
 
 
 class _Functions(TorchFunctionMode):
-    def __init__(self, watch: Watch) -> None:
+    def __init__(self, watch: CallWatch) -> None:
         super().__init__()
         self._watch = watch
 
@@ -304,7 +304,7 @@ class _Ops(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """PyTorch would import its compiler at the first op, to keep it from this mode: it takes some seconds."""
         return False
 
-    def __init__(self, watch: Watch) -> None:
+    def __init__(self, watch: CallWatch) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._watch = watch
 

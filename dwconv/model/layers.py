@@ -14,7 +14,7 @@ from torch import nn
 
 from dwconv.discovery import DiscoveredLayer, Discovery, alike, discover
 from dwconv.discovery.step import unwrapped
-from dwconv.discovery.watch import Watch
+from dwconv.discovery.watch import CallWatch
 from dwconv.errors import InvalidArgument, InvalidWorkload, warn
 from dwconv.problems.layer_files import Layer, check_can_write, write_layers
 from dwconv.problems.problem import Problem
@@ -71,7 +71,7 @@ class collect:
     def __init__(self, path: Path | str, *, name: str = "collected") -> None:
         if not isinstance(name, str) or not name:
             raise InvalidArgument(f"name={given.shown(name)} is no name of a network; give a str")
-        self._path, self._name, self._watch = given.path("path", path), name, Watch(nn.Module())
+        self._path, self._name, self._watch = given.path("path", path), name, CallWatch(nn.Module())
 
     def __enter__(self) -> None:
         check_can_write(self._path)

@@ -15,7 +15,7 @@ from dwconv.errors import DwconvWarning, InvalidChoice, NoDevice, NoPlan, say
 from dwconv.model.by_name import load_model
 from dwconv.parallel.joining import ParserOfRanks, ranks, run_on_ranks
 from dwconv.parallel.planning import break_even
-from dwconv.parallel.planning.compare import Candidate, Proposal, propose, report
+from dwconv.parallel.planning.compare import Proposal, SimulatedPlan, propose, report
 from dwconv.parallel.planning.costs import layer_costs
 from dwconv.parallel.planning.measured_link import measured_link
 from dwconv.parallel.planning.pieces import pieces
@@ -129,7 +129,7 @@ def _or_default(latency_us: float | None) -> float:
     return _LATENCY_US if latency_us is None else latency_us
 
 
-def _chosen(proposal: Proposal, *, stages: int | None) -> Candidate:
+def _chosen(proposal: Proposal, *, stages: int | None) -> SimulatedPlan:
     """The best of the given number of stages; else the best of all."""
     return proposal.best_of(stages) or proposal.best
 

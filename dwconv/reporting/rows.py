@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal
 
-from dwconv.call.call_plan import Plan, decisions_for, kernel_state, plans
+from dwconv.call.call_plan import CallPlan, decisions_for, kernel_state, plans
 from dwconv.dispatch.advantage import kernel_us
 from dwconv.dispatch.decision import DispatchDecision, Provider
 from dwconv.dispatch.knowledge import database
@@ -168,7 +168,7 @@ def rows_of(ran: Sequence[Ran]) -> tuple[LayerRow, ...]:
     return tuple(rows)
 
 
-def _as_it_ran(plan: Plan, pass_: Pass) -> DispatchDecision:
+def _as_it_ran(plan: CallPlan, pass_: Pass) -> DispatchDecision:
     """The decision; PyTorch's op where the kernel could not be built, or was wrong."""
     decision = plan.decisions[pass_]
     if decision.provider == "pytorch" or plan.kernels.get(pass_, decision) is not None:

@@ -12,7 +12,7 @@ from bench import links
 from bench.__main__ import main
 from bench.communication import Job, Pictures, summary
 from dwconv.parallel import Communication
-from dwconv.parallel.data.ways import CommunicationReport, StepTimes
+from dwconv.parallel.data.ways import CommunicationReport, WayTimes
 
 CONTROL, DEFAULT = Communication(collective="after-backward"), Communication()
 REDUNDANT, BFLOAT16 = Communication(collective="redundant", bucket_mb=5), Communication(compressed=True)
@@ -20,7 +20,7 @@ REDUNDANT, BFLOAT16 = Communication(collective="redundant", bucket_mb=5), Commun
 
 def times(way, exposed_ms, **more):
     exposed_us = 1e3 * exposed_ms
-    return StepTimes(
+    return WayTimes(
         communication=way, step_us=100e3 + exposed_us, exposed_us=exposed_us, exposed_share=exposed_ms / 100, rounds=3,
         **more,
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Plan: kernels are built once, everything is said once, and nothing stops a training step."""
+"""CallPlan: kernels are built once, everything is said once, and nothing stops a training step."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 
 import dwconv
 from dwconv.call import background_builds, call_plan
-from dwconv.call.call_plan import Plan, plan_for
+from dwconv.call.call_plan import CallPlan, plan_for
 from dwconv.errors import BuildError
 from dwconv.kernels.kernel import Kernel
 from dwconv.problems.problem import Problem
@@ -26,7 +26,7 @@ WORKLOAD = workload_of()
 OTHERS = "; others are not named: dwconv.report(model) lists those of a model"
 
 
-def plan_of(*, batch: int = 2, width: int = 7, layout: str = "nhwc") -> Plan:
+def plan_of(*, batch: int = 2, width: int = 7, layout: str = "nhwc") -> CallPlan:
     workload = workload_of(shape=(batch, 8, 9, width), layout=layout)
     return plan_for(Problem.of(workload), torch.device("cpu"))
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torch.autograd import forward_ad
 
 import dwconv
-from dwconv.call.call_plan import Plan
+from dwconv.call.call_plan import CallPlan
 from dwconv.problems.problem import memory_format
 from tests.planted_records import plant, workload_of
 
@@ -59,7 +59,7 @@ def check_against(pytorch, ours, x, w, options):
     return results
 
 
-class OnOurOps(Plan):
+class OnOurOps(CallPlan):
     """Leaves no call to PyTorch's op as a whole: each pass is run here, on PyTorch's kernel."""
 
     def __init__(self, *arguments, **keywords):

@@ -10,7 +10,7 @@ import torch
 
 import dwconv
 from dwconv.call import background_builds, loaded
-from dwconv.call.call_plan import Plan, kernel_state, plan_for
+from dwconv.call.call_plan import CallPlan, kernel_state, plan_for
 from dwconv.dispatch import legality
 from dwconv.problems.problem import Problem
 from dwconv.problems.target import cpu_target
@@ -47,7 +47,7 @@ def plant_of_any_size(logs, layer: Workload) -> None:
     dwconv.reset()
 
 
-def plan_of(layer: Workload) -> Plan:
+def plan_of(layer: Workload) -> CallPlan:
     return plan_for(Problem.of(layer), CPU)
 
 

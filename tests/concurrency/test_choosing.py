@@ -62,7 +62,7 @@ def ranked(ms, *, fall_back=True, seconds=60.0, **clock):
         patch.setattr(budget, "now_s", made_up.now_s)
         calls = {call.name: call for call in made_up.calls}
         try:
-            found = fastest(calls, clock=made_up, budget=budget.Budget(seconds), fall_back=fall_back)
+            found = fastest(calls, clock=made_up, budget=budget.TimeLeft(seconds), fall_back=fall_back)
         except OutOfTime:
             found = None
     return found, made_up

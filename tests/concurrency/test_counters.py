@@ -15,7 +15,7 @@ import pytest
 from dwconv.__main__ import main as dwconv_main
 from dwconv.concurrency import counters, second_threads
 from dwconv.concurrency.__main__ import main as concurrency_main
-from dwconv.concurrency.counters import HARDWARE, NONE, SOFTWARE, Reading, available, between, counted, parsed
+from dwconv.concurrency.counters import HARDWARE, NONE, SOFTWARE, CounterReading, available, between, counted, parsed
 
 on_linux = pytest.mark.skipif(sys.platform != "linux", reason="perf_event_open is Linux's")
 
@@ -43,7 +43,7 @@ TRACE = [
 
 
 def test_a_group_is_read_with_its_times_and_the_numbers_of_its_events():
-    assert parsed(TRACE[0]) == Reading(
+    assert parsed(TRACE[0]) == CounterReading(
         enabled_ns=4_000_000, running_ns=3_000_000,
         counts={71: 9_000_000, 72: 18_000_000, 73: 2_400_000, 74: 600_000},
     )  # fmt: skip
@@ -53,9 +53,9 @@ def test_counts_are_scaled_to_the_time_in_which_the_group_had_no_turn():
     first, second, third = map(parsed, TRACE)
     assert between(first, second) == {71: 24_000_000, 72: 56_000_000, 73: 8_000_000, 74: 1_200_000}
     assert between(second, third) == {}
-    start = Reading(enabled_ns=0, running_ns=0, counts={})
+    start = CounterReading(enabled_ns=0, running_ns=0, counts={})
     assert between(start, first)[71] == pytest.approx(12_000_000)
-    always = Reading(enabled_ns=50, running_ns=50, counts={71: 7})
+    always = CounterReading(enabled_ns=50, running_ns=50, counts={71: 7})
     assert between(start, always) == {71: 7}
 
 

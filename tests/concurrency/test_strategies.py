@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dwconv.concurrency import list_scheduling
-from dwconv.concurrency.candidates import Part, candidates
+from dwconv.concurrency.candidates import GraphTimes, candidates
 from dwconv.concurrency.lanes import one_at_a_time
 from dwconv.concurrency.list_scheduling import one_after_the_other, side_by_side
 from dwconv.concurrency.options import Options
@@ -30,7 +30,7 @@ from dwconv.concurrency.schedule import (
     peak_bytes,
 )
 from dwconv.concurrency.strategies import COMBINED, manual, own_best, schedules
-from dwconv.concurrency.task_timer import Budget
+from dwconv.concurrency.task_timer import TimeLeft
 from dwconv.concurrency.tasks import cut
 from tests.made_up_graphs import ROUNDING_US, check, curve, graph, least_makespan_us, problems, task
 from tests.traced_graphs import branches, branches_inputs, traced
@@ -319,10 +319,10 @@ def test_schedules_that_hold_more_than_they_may_are_left_out(waits, monkeypatch)
         monkeypatch.setattr(list_scheduling._Memory, "has_room_for", lambda memory, task: True)
     tasks = graph((), (0,), (), (2,), (), (4,), (), (6,))
     held = tuple(Stored(bytes=100, made_by=task, read_by=(task + 1,), returned=False) for task in (0, 2, 4, 6))
-    part = Part(cut=SimpleNamespace(graph=tasks, held=held), curves=dict.fromkeys(range(8), curve(10, 9, 9, 9)))
+    part = GraphTimes(cut=SimpleNamespace(graph=tasks, held=held), curves=dict.fromkeys(range(8), curve(10, 9, 9, 9)))
     for memory, left in ((3.0, True), (2.9, waits)):
         options = Options(strategies=("S1", "S3"), memory=memory)
-        found = candidates([part], options=options, machine=Machine(cores=4), budget=Budget(60))
+        found = candidates([part], options=options, machine=Machine(cores=4), budget=TimeLeft(60))
         assert found[-1].name == "S1" and (found[0].name == "S3") == left
         assert all(each.peak_bytes <= 100 * (1 + memory) for each in found)
 

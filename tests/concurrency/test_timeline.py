@@ -15,7 +15,16 @@ from dwconv.concurrency import explain
 from dwconv.concurrency.lanes import one_at_a_time
 from dwconv.concurrency.program import Program
 from dwconv.concurrency.schedule import Placement, ScalingCurve
-from dwconv.concurrency.timeline import Operation, Ran, corrected, expected, lines, operations, recorded, write_trace
+from dwconv.concurrency.timeline import (
+    Operation,
+    TaskRun,
+    corrected,
+    expected,
+    lines,
+    operations,
+    recorded,
+    write_trace,
+)
 from dwconv.errors import InvalidChoice
 from tests.made_up_graphs import graph
 from tests.traced_graphs import branches, branches_inputs, dealt, traced
@@ -23,7 +32,7 @@ from tests.traced_graphs import branches, branches_inputs, dealt, traced
 
 def ran(task, worker, start_us, end_us, *, seen=None, threads=1):
     placed = Placement(task=task, worker=worker, threads=threads, start_us=start_us, end_us=end_us)
-    return Ran(placed=placed, start_us=seen and seen[0], end_us=seen and seen[1])
+    return TaskRun(placed=placed, start_us=seen and seen[0], end_us=seen and seen[1])
 
 
 TASKS = graph((), (), (0, 1), kinds=["aten.mm", "aten.add", "aten.relu"]).tasks

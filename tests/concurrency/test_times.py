@@ -23,7 +23,7 @@ from dwconv.concurrency.hill_climbing import HillClimbing, estimated_us, interpo
 from dwconv.concurrency.learners import learners, learnt
 from dwconv.concurrency.machine_costs import change_cost_us, handover_us, python_handover_us
 from dwconv.concurrency.split_gradients import split
-from dwconv.concurrency.task_timer import Budget, TaskTimer, made_up
+from dwconv.concurrency.task_timer import TaskTimer, TimeLeft, made_up
 from dwconv.concurrency.tasks import cut
 from dwconv.concurrency.time_regression import Counts, Profile, Regression, features, sweep
 from dwconv.records.record import Measurement
@@ -240,10 +240,10 @@ def test_two_or_three_counts_are_profiled(cores, counts):
 @pytest.mark.skipif(not available().events, reason="nothing can be counted here")
 def test_runs_of_a_task_are_counted_for_real_until_the_time_is_up(monkeypatch):
     found = cut(split(traced(branches, branches_inputs())))
-    timer, before = TaskTimer([found], budget=Budget(60)), torch.get_num_threads()
+    timer, before = TaskTimer([found], budget=TimeLeft(60)), torch.get_num_threads()
     first = found.graph.tasks[0]
     assert set(timer.counts(first, 2)) == set(available().events) and torch.get_num_threads() == before
-    assert TaskTimer([found], budget=Budget(0)).counts(first, 2) == {}
+    assert TaskTimer([found], budget=TimeLeft(0)).counts(first, 2) == {}
 
 
 # -- timed for real ----------------------------------------------------------------------------------------------------
@@ -284,7 +284,7 @@ def test_a_task_is_timed_once_for_each_count_and_signature_and_estimated_once_ti
     monkeypatch.setattr(task_timer, "time_in_turns", timed)
     monkeypatch.setattr(task_timer, "now_s", lambda: now_s[0])
     found = cut(split(traced(branches, branches_inputs())))
-    timer = TaskTimer([found], budget=Budget(4.0))
+    timer = TaskTimer([found], budget=TimeLeft(4.0))
     before = torch.get_num_threads()
     first, *others = {each.signature: each for each in found.graph.tasks}.values()
     assert [timer(first, threads) for threads in (1, 2, 1)] == [1000.0, 500.0, 1000.0]
@@ -309,7 +309,7 @@ def test_a_task_is_timed_as_lanes_run_it(monkeypatch, is_compiled):
         return lambda values: (called.append(task), function(values))
 
     watching = replace(found, functions=tuple(watched(*each) for each in enumerate(found.functions)))
-    timer = TaskTimer([watching], budget=Budget(60))
+    timer = TaskTimer([watching], budget=TimeLeft(60))
     for each in found.graph.tasks:
         timer._call(watching, each.index)()
     assert called == ([] if is_compiled else [each.index for each in found.graph.tasks])

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import dwconv
-from dwconv.call.call_plan import Plan, kernel_state, plans
+from dwconv.call.call_plan import CallPlan, kernel_state, plans
 from dwconv.dispatch import decide, knowledge, legality, loaded_packs
 from dwconv.errors import BrokenInstallation, InvalidConfig
 from dwconv.kernels import cache, entry
@@ -25,7 +25,7 @@ pytestmark = [
 ]
 
 
-def step(*, batch: int = 4) -> tuple[Plan, list[torch.Tensor], list[torch.Tensor]]:
+def step(*, batch: int = 4) -> tuple[CallPlan, list[torch.Tensor], list[torch.Tensor]]:
     """The plan of a training step of the layer, its gradients, and PyTorch's."""
     torch.manual_seed(0)
     x = torch.randn(batch, 8, 9, 7).to(memory_format=torch.channels_last).requires_grad_()

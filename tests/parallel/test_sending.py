@@ -17,7 +17,7 @@ from torch.futures import Future
 
 from dwconv.parallel import Communication, data_parallel
 from dwconv.parallel.data import bucket_spans, sending
-from dwconv.parallel.data.bucket_spans import InAStep, Span, Spans, medians
+from dwconv.parallel.data.bucket_spans import BucketSpan, InAStep, Spans, medians
 from dwconv.parallel.data.candidates import sent_as_bytes
 from dwconv.parallel.data.sending import wrapped
 from dwconv.parallel.data.ways import COLLECTIVES
@@ -197,19 +197,19 @@ def test_the_bytes_of_powersgd_are_those_that_pytorch_counts(two_ranks):
 
 def test_waiting_and_transfer_of_a_step():
     """The first bucket waits one second for rank 1, the second two for rank 0, while the first is on its way."""
-    first = [Span(1.0, 5.0), Span(4.0, 7.0)]
-    second = [Span(2.0, 5.5), Span(2.5, 7.0)]
+    first = [BucketSpan(1.0, 5.0), BucketSpan(4.0, 7.0)]
+    second = [BucketSpan(2.0, 5.5), BucketSpan(2.5, 7.0)]
     found = medians([[first], [second]])
     assert found.transfer_s == pytest.approx(5.0)  # 2 to 7 on both
     assert found.waiting_s == pytest.approx(1.0)
-    apart = medians([[[Span(1.0, 2.0), Span(5.0, 6.0)]], [[Span(1.5, 2.0), Span(3.0, 6.0)]]])
+    apart = medians([[[BucketSpan(1.0, 2.0), BucketSpan(5.0, 6.0)]], [[BucketSpan(1.5, 2.0), BucketSpan(3.0, 6.0)]]])
     assert apart == InAStep(pytest.approx(1.5), pytest.approx(2.0))
 
 
 @pytest.mark.parametrize(("machine", "waiting_s"), [("one", 3.0), ("", 0.0)])
 def test_ranks_on_several_machines_count_from_the_beginning_of_a_step(one_rank, monkeypatch, machine, waiting_s):
     """A clock that is 3 s ahead counts as waiting only where both ranks have it."""
-    steps = {0.0: [[Span(1.0, 5.0)]], 3.0: [[Span(4.0, 5.0 if machine else 8.0)]]}
+    steps = {0.0: [[BucketSpan(1.0, 5.0)]], 3.0: [[BucketSpan(4.0, 5.0 if machine else 8.0)]]}
     everyones = [(machine, spans_of, [began]) for began, spans_of in steps.items()]
     monkeypatch.setattr(dist, "get_world_size", lambda group: 2)
     monkeypatch.setattr(dist, "all_gather_object", lambda found, mine, group: found.__setitem__(slice(None), everyones))

@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.futures import Future
 
 
-class Span(NamedTuple):
+class BucketSpan(NamedTuple):
     """Of one bucket, in seconds."""
 
     sent_s: float
@@ -29,7 +29,7 @@ class Span(NamedTuple):
 class Spans:
     """Of the buckets of some steps on this rank, by steps, in the order in which they are sent."""
 
-    steps: list[list[Span]] = field(default_factory=list)
+    steps: list[list[BucketSpan]] = field(default_factory=list)
     began_s: list[float] = field(default_factory=list)
 
     def begin(self) -> None:
@@ -42,10 +42,10 @@ class Spans:
         if not self.steps:
             return coming
         step, number, sent_s = self.steps[-1], len(self.steps[-1]), time.perf_counter()
-        step.append(Span(sent_s, sent_s))
+        step.append(BucketSpan(sent_s, sent_s))
 
         def arrived(future: Future[Tensor]) -> Tensor:
-            step[number] = Span(sent_s, time.perf_counter())
+            step[number] = BucketSpan(sent_s, time.perf_counter())
             return future.value()
 
         return coming.then(arrived)
@@ -78,15 +78,15 @@ def machine() -> str:
         return ""
 
 
-def _since(steps: Sequence[Sequence[Span]], began_s: Sequence[float]) -> list[list[Span]]:
+def _since(steps: Sequence[Sequence[BucketSpan]], began_s: Sequence[float]) -> list[list[BucketSpan]]:
     """From the beginning of each step on."""
     return [
-        [Span(sent_s - began, summed_s - began) for sent_s, summed_s in buckets]
+        [BucketSpan(sent_s - began, summed_s - began) for sent_s, summed_s in buckets]
         for buckets, began in zip(steps, began_s, strict=True)
     ]
 
 
-def medians(everyones: Sequence[Sequence[Sequence[Span]]]) -> InAStep:
+def medians(everyones: Sequence[Sequence[Sequence[BucketSpan]]]) -> InAStep:
     """By rank, step and bucket: as many of each on all ranks."""
     transfers, waits = [], []
     for ranks in zip(*everyones, strict=True):
@@ -96,12 +96,12 @@ def medians(everyones: Sequence[Sequence[Sequence[Span]]]) -> InAStep:
     return InAStep(statistics.median(transfers), statistics.median(waits))
 
 
-def _transfer_s(buckets: Sequence[Span], last_s: Sequence[float]) -> float:
+def _transfer_s(buckets: Sequence[BucketSpan], last_s: Sequence[float]) -> float:
     pairs = zip(buckets, last_s, strict=True)
-    return _covered_s(Span(max(bucket.sent_s, last), bucket.summed_s) for bucket, last in pairs)
+    return _covered_s(BucketSpan(max(bucket.sent_s, last), bucket.summed_s) for bucket, last in pairs)
 
 
-def _covered_s(spans: Iterable[Span]) -> float:
+def _covered_s(spans: Iterable[BucketSpan]) -> float:
     """By at least one of them."""
     covered_s, until_s = 0.0, float("-inf")
     for sent_s, summed_s in sorted(spans):

@@ -30,7 +30,7 @@ from dwconv.errors import InvalidChoice
 from dwconv.parallel.data.bucket_spans import Spans, in_a_step
 from dwconv.parallel.data.candidates import Compression, candidates, gradient_bytes, sent_as_bytes
 from dwconv.parallel.data.sending import wrapped
-from dwconv.parallel.data.ways import Communication, CommunicationReport, StepTimes
+from dwconv.parallel.data.ways import Communication, CommunicationReport, WayTimes
 
 DEFAULT = Communication()
 _LOCAL = "no communication"
@@ -102,7 +102,7 @@ class _Choosing:
         self._local_s = self._default_s = 0.0
         """Of a step without communication, and of the default, about."""
         self._local_us: list[float] = []
-        self._rows: list[StepTimes] = []
+        self._rows: list[WayTimes] = []
 
     def report(self) -> CommunicationReport:
         contest = self._contest
@@ -205,7 +205,7 @@ class _Choosing:
             self._turns(steps, rounds=_SPAN_ROUNDS)
         return spans
 
-    def _row(self, times: StepTimes, spans: Spans | None) -> StepTimes:
+    def _row(self, times: WayTimes, spans: Spans | None) -> WayTimes:
         way = times.communication
         times = replace(times, sent_bytes=way.sent_bytes(sent_as_bytes(self._contest.model, way), world=self._world))
         if spans is None:
@@ -222,7 +222,7 @@ class _Choosing:
         finals = tuple(_times(way, seconds) for way in (DEFAULT, *finalists))
         return _decided(replace(report, finals=finals), seconds, finalists)
 
-    def _best_first(self) -> list[StepTimes]:
+    def _best_first(self) -> list[WayTimes]:
         return sorted(self._rows, key=lambda row: row.exposed_share)
 
     @contextmanager
@@ -314,9 +314,9 @@ def _place_of(size: float | None, sizes: Sequence[float | None]) -> int:
     return sizes.index(size) if size in sizes else len(sizes)
 
 
-def _times(way: Communication, seconds: Mapping[str, Sequence[float]]) -> StepTimes:
+def _times(way: Communication, seconds: Mapping[str, Sequence[float]]) -> WayTimes:
     mine, local = seconds[str(way)], seconds[_LOCAL]
-    return StepTimes(
+    return WayTimes(
         communication=way,
         step_us=statistics.median(mine) * 1e6,
         exposed_us=statistics.median(longer_by_us(mine, local)),

@@ -86,7 +86,7 @@ class Prefetched(Generic[Batch]):
         began_s, is_first = time.perf_counter() - took_s, True
         depth = self._waiting.depth
         source = _Ahead(loading, depth=depth) if depth else loading.pop()
-        loaded: _Loaded | None = None
+        loaded: _LoadedBatch | None = None
         try:
             while (loaded := source.next()).error is None:
                 yield self._handed_out(loaded, began_s=began_s, is_first=is_first)
@@ -98,7 +98,7 @@ class Prefetched(Generic[Batch]):
             if isinstance(source, _Ahead):
                 source.end()
 
-    def _handed_out(self, loaded: _Loaded, *, began_s: float, is_first: bool) -> Batch:
+    def _handed_out(self, loaded: _LoadedBatch, *, began_s: float, is_first: bool) -> Batch:
         batch: Batch = self._copies.finish(loaded.take())
         waited_s = time.perf_counter() - began_s
         if is_first:
@@ -113,7 +113,7 @@ class Prefetched(Generic[Batch]):
         return copy.deepcopy(self._waiting)
 
 
-class _Loaded:
+class _LoadedBatch:
     """What ``Copies.begin`` gave, and how long that took, with the loader's time; or the error that came instead:
     StopIteration at the end of the epoch."""
 
@@ -134,13 +134,13 @@ class _Loading:
         self._source = source
         self._copies = copies
 
-    def next(self) -> _Loaded:
+    def next(self) -> _LoadedBatch:
         started = time.perf_counter()
         try:
             begun = self._copies.begin(next(self._source))
         except BaseException as error:  # noqa: BLE001  raised again, in the thread of the step
-            return _Loaded(error=error)
-        return _Loaded(begun, seconds=time.perf_counter() - started)
+            return _LoadedBatch(error=error)
+        return _LoadedBatch(begun, seconds=time.perf_counter() - started)
 
 
 class _Ahead:
@@ -148,14 +148,14 @@ class _Ahead:
 
     def __init__(self, loading: list[_Loading], *, depth: int) -> None:
         self._room = threading.Semaphore(depth)
-        self._ready: queue.SimpleQueue[_Loaded] = queue.SimpleQueue()
+        self._ready: queue.SimpleQueue[_LoadedBatch] = queue.SimpleQueue()
         self._over = threading.Event()
         arguments = (CallersState(), loading, self._room, self._ready, self._over)
         # A daemon: an epoch that is never finished must not keep the process from ending.
         self._thread = threading.Thread(target=_load_as_caller, args=arguments, name="dwconv-prefetch", daemon=True)
         self._thread.start()
 
-    def next(self) -> _Loaded:
+    def next(self) -> _LoadedBatch:
         """Waits for the next batch."""
         loaded = self._ready.get()
         self._room.release()
@@ -173,17 +173,17 @@ def _load_as_caller(
     state: CallersState,
     loading: list[_Loading],
     room: threading.Semaphore,
-    ready: queue.SimpleQueue[_Loaded],
+    ready: queue.SimpleQueue[_LoadedBatch],
     over: threading.Event,
 ) -> None:
     try:
         state.run(_load, loading, room, ready, over)
     except BaseException as error:  # noqa: BLE001  the step would wait for ever
-        ready.put(_Loaded(error=error))
+        ready.put(_LoadedBatch(error=error))
 
 
 def _load(
-    loading: list[_Loading], room: threading.Semaphore, ready: queue.SimpleQueue[_Loaded], over: threading.Event
+    loading: list[_Loading], room: threading.Semaphore, ready: queue.SimpleQueue[_LoadedBatch], over: threading.Event
 ) -> None:
     own = loading.pop()  # the loader's iterator ends here, with this frame
     while True:

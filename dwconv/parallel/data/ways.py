@@ -69,7 +69,7 @@ class Communication:
 
 
 @dataclass(frozen=True, kw_only=True)
-class StepTimes:
+class WayTimes:
     """Steps of one way, each beside a step without communication. A step takes as long as on its slowest rank. All are
     medians."""
 
@@ -101,9 +101,9 @@ class CommunicationReport:
     gradient_bytes: int
     local_us: float = 0.0
     """A step without communication; 0 if nothing was measured."""
-    rows: tuple[StepTimes, ...] = ()
+    rows: tuple[WayTimes, ...] = ()
     """What was measured, in the order of the measurement."""
-    finals: tuple[StepTimes, ...] = ()
+    finals: tuple[WayTimes, ...] = ()
     """The best, measured once more, step by step beside the default."""
     left: tuple[Communication, ...] = ()
     """What was not measured, since time was up."""
@@ -128,7 +128,7 @@ _HEAD = (
 )
 
 
-def _line(row: StepTimes) -> str:
+def _line(row: WayTimes) -> str:
     return (
         f"{row.communication!s:51} {row.step_us / 1e3:8.1f} {row.exposed_us / 1e3:11.1f} "
         f"{_or_blank(row.transfer_us, by=1e3):>12} {_or_blank(row.waiting_us, by=1e3):>11} "

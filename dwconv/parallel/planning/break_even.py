@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from dwconv.errors import NoPlan
-from dwconv.parallel.planning.compare import Candidate, propose
+from dwconv.parallel.planning.compare import SimulatedPlan, propose
 from dwconv.parallel.planning.plan import LayerCost
 from dwconv.parallel.planning.shape import Shape
 
@@ -26,8 +26,8 @@ class AtBandwidth:
     """What is best over a link."""
 
     gbit_s: float
-    data_parallel: Candidate
-    pipeline: Candidate
+    data_parallel: SimulatedPlan
+    pipeline: SimulatedPlan
 
     @property
     def times(self) -> float:

@@ -16,7 +16,7 @@ from dwconv.parallel.planning.simulation import SimulatedStep, simulate
 
 
 @dataclass(frozen=True, kw_only=True)
-class Candidate:
+class SimulatedPlan:
     """A plan, and one simulated step of it."""
 
     plan: Plan
@@ -43,27 +43,27 @@ class Candidate:
 class Proposal:
     """The plans that fit, each simulated."""
 
-    candidates: tuple[Candidate, ...]
+    candidates: tuple[SimulatedPlan, ...]
     """By time of a step."""
     left_out: tuple[str, ...]
     """Why others do not fit, a line each."""
 
     @property
-    def best(self) -> Candidate:
+    def best(self) -> SimulatedPlan:
         """The one to take."""
         return self.candidates[0]
 
-    def best_of(self, stages: int | None) -> Candidate | None:
+    def best_of(self, stages: int | None) -> SimulatedPlan | None:
         """The one to take of so many stages, or of any; None if there is none."""
         return next((each for each in self.candidates if stages in (None, len(each.plan.stages))), None)
 
     @property
-    def data_parallel(self) -> Candidate | None:
+    def data_parallel(self) -> SimulatedPlan | None:
         """Plain data parallelism; None if it does not fit."""
         return next((each for each in self.candidates if each.is_data_parallel), None)
 
     @property
-    def pipeline(self) -> Candidate | None:
+    def pipeline(self) -> SimulatedPlan | None:
         """The best one; None if none fits."""
         return next((each for each in self.candidates if not each.is_data_parallel), None)
 
@@ -78,10 +78,10 @@ def propose(
     data parallelism runs the microbatches one after the other. Raises NoPlan if nothing fits.
     """
     shape.check()
-    candidates: list[Candidate] = []
+    candidates: list[SimulatedPlan] = []
     left_out: list[str] = []
     for plan in _plans(layers, shape, on_whole_share=on_whole_share, left_out=left_out):
-        candidate = Candidate(plan=plan, step=simulate(plan))
+        candidate = SimulatedPlan(plan=plan, step=simulate(plan))
         reason = why_not(plan) or _too_large(candidate.step, shape)
         if reason:
             left_out.append(f"{candidate.name}: {reason}")
@@ -175,7 +175,7 @@ def recommendation(proposal: Proposal) -> str:
     return f"recommended: {best.name}, {faster:.2f} times as fast as plain data parallelism"
 
 
-def _stages(candidate: Candidate) -> list[str]:
+def _stages(candidate: SimulatedPlan) -> list[str]:
     plan = candidate.plan
     lines = [f"{candidate.name}, ms a microbatch and MB:"]
     lines.append(
