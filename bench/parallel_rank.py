@@ -31,7 +31,7 @@ from dwconv.parallel import Communication, communication, data_parallel
 from dwconv.parallel.joining import agreed, ranks
 from dwconv.parallel.pipeline.pipeline import Pipeline
 from dwconv.parallel.planning.compare import propose
-from dwconv.parallel.planning.costs import layer_costs
+from dwconv.parallel.planning.cost_of_layers import layer_costs
 from dwconv.parallel.planning.measured_link import measured_link
 from dwconv.parallel.planning.partition import partition
 from dwconv.parallel.planning.pieces import pieces

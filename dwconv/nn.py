@@ -300,7 +300,7 @@ class DepthwiseBlock(nn.Module):
     def __setattr__(self, name: str, value: Any) -> None:
         super().__setattr__(name, value)
         if name in self.parts_of_block and all(hasattr(self, each) for each in self.parts_of_block):
-            from dwconv.discovery.tracing import traces_as_written  # late: layers alone do without
+            from dwconv.discovery.find_blocks import traces_as_written  # late: layers alone do without
 
             self.traces = traces_as_written(self)
 

@@ -1,12 +1,12 @@
 """The path of a call, from ``conv2d`` to a kernel. Imports and the input go down it.
 
     traced         a module's forward pass, its blocks as one op ──► block_call ──► blocks
-                                               (traces: what it is, and whether a module still is as it was traced;
+                                               (frozen_forward: what it is, and whether a module is as it was then;
                                                signature: the arguments of the calls that it stands for)
 
     causal_update  causal_conv1d_update: what comes next, with a state
         │
-    causal         causal_conv1d ──► activated                 a convolution and SiLU as one op
+    causal         causal_conv1d ──► silu_ops                  a convolution and SiLU as one op
         │                               │
     active         F.conv1d, F.conv_transpose1d and so on, where a mode sends them on
         │                               │
@@ -18,7 +18,7 @@
         │  does anything but eager autograd and autocast watch the call? (watchers)
         ├── no ──► fast_path     remembers calls; C++ runs later ones of their kind
         │            │
-        └── yes ─► dispatched    leaves to PyTorch what our ops do not support ──► sharded     DTensors, part by part
+        └── yes ─► through_dispatcher    leaves to PyTorch what our ops do not support ──► sharded: DTensors, by parts
                      │
                    torch_ops     dwconv::fprop, dgrad, wgrad and others behind PyTorch's dispatcher; flops counts them
                      │           (cpp_ops: the next op of its kind runs in C++)

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch._C import _len_torch_dispatch_stack
 from torch.overrides import handle_torch_function, has_torch_function
 
-from dwconv.call import activated, dispatched
+from dwconv.call import silu_ops, through_dispatcher
 from dwconv.call.active import named_weight
 from dwconv.call.arguments import Arguments, Call
 from dwconv.call.functional import conv1d
@@ -83,7 +83,7 @@ def _convolve(given: Arguments, *, activation: bool) -> Tensor:
         return conv1d(*given[:-1])
     if _is_at_once(given):
         call = Call.of(given)
-        return given.as_given(activated.fprop_silu(call.x, call.w, given.bias, *call.problem.geometry))
+        return given.as_given(silu_ops.fprop_silu(call.x, call.w, given.bias, *call.problem.geometry))
     # SiLU reads what is a view as well: so PyTorch's op need not pad x by itself, which copies it.
     before, length = given.weight.shape[-1] - 1, given.input.shape[-1]
     return F.silu(conv1d(*given[:3], padding=before)[..., :length])
@@ -106,7 +106,7 @@ def _is_at_once(given: Arguments) -> bool:
     tensors = [tensor for tensor in given[:3] if tensor is not None]
     trains = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
     call = Call.of(given)
-    if dispatched.has_symbols(call):
+    if through_dispatcher.has_symbols(call):
         return False
     of_problem = [getattr(call.problem, name) for name in _OF_PROBLEM]
     return _decided(*of_problem, str(given.input.device), trains)
@@ -116,7 +116,7 @@ def _decided(*known: Any) -> bool:
     """From plain values, so that a compiler evaluates it once, while it traces."""
     *of_problem, device, trains = known
     problem = Problem(**dict(zip(_OF_PROBLEM, of_problem, strict=True)))
-    return activated.is_at_once(problem, torch.device(device), trains=trains)
+    return silu_ops.is_at_once(problem, torch.device(device), trains=trains)
 
 
 _OF_PROBLEM = tuple(field.name for field in dataclasses.fields(Problem))

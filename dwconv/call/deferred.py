@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.utils._pytree import tree_map_only
 
-from dwconv.call import activated
+from dwconv.call import silu_ops
 from dwconv.call.arguments import Arguments, Call
 from dwconv.call.functional import conv1d
 from dwconv.call.gradients import Needs, Tied, gradients, wanted
@@ -44,7 +44,7 @@ def deferred(given: Arguments) -> Tensor | None:
         problem = Call.of(sums.arguments(beyond=0)).problem
     except InvalidWorkload:  # the call itself raises the error
         return None
-    at_once = activated.is_at_once(problem, given.input.device, trains=trains)
+    at_once = silu_ops.is_at_once(problem, given.input.device, trains=trains)
     return sums.tensor() if at_once else None
 
 
@@ -107,7 +107,7 @@ class _Sums:
 
     def run_with_silu(self) -> Tensor:
         call = Call.of(self.arguments())
-        y = activated.fprop_silu(call.x, call.w, self.bias, *call.problem.geometry)
+        y = silu_ops.fprop_silu(call.x, call.w, self.bias, *call.problem.geometry)
         return self.as_own(call.given.as_given(y))
 
 

@@ -18,7 +18,7 @@ from torch.overrides import (
 )
 
 from dwconv import native
-from dwconv.call import dispatched, fast_path
+from dwconv.call import fast_path, through_dispatcher
 from dwconv.call.arguments import AnyArguments, Arguments, Padding, Size
 from dwconv.call.untuned_warnings import warn_once
 from dwconv.call.watchers import is_let_through, is_watched_beside_autocast
@@ -124,7 +124,7 @@ def on_its_road(
     function: Callable[..., Tensor],
     given: AnyArguments,
     *,
-    through_dispatcher: Callable[[Any], Tensor] = dispatched.convolve,
+    through_dispatcher: Callable[[Any], Tensor] = through_dispatcher.convolve,
     fast: Callable[..., Tensor] = fast_path.convolve,
 ) -> Tensor:
     """A call of ``function`` that C++ cannot run yet, on the road that its watchers need: ``through_dispatcher`` or

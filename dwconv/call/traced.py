@@ -30,7 +30,7 @@ from dwconv import native
 from dwconv.call import block_call, blocks, functional, torch_ops
 from dwconv.call.block_call import CHANNELS_LAST, NormCall, Place
 from dwconv.call.call_plan import CallPlan
-from dwconv.call.traces import GLOBAL_HOOKS, Forward, Pinned, Trace, TracedBlock, at, still_holds
+from dwconv.call.frozen_forward import GLOBAL_HOOKS, Forward, Pinned, Trace, TracedBlock, at, still_holds
 from dwconv.call.untuned_warnings import warn_once
 from dwconv.call.watchers import (
     are_plain,

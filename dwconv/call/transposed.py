@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.nn import Parameter
 
-from dwconv.call import dispatched, torch_ops
+from dwconv.call import through_dispatcher, torch_ops
 from dwconv.call.arguments import (
     Size,
     image_of,
@@ -147,12 +147,12 @@ def _as_image(bias: Tensor, y: Tensor) -> Tensor:
 
 def _through_dispatcher(given: TransposedArguments) -> Tensor:
     """y, of a call that is observed. Raises InvalidCall, InvalidArgument."""
-    if dispatched.is_for_elsewhere(given):
+    if through_dispatcher.is_for_elsewhere(given):
         return given.on_pytorch()
     call = TransposedCall.of(given)
     if not call.is_ours or is_unknown_to_our_ops(call.x, call.w) or is_spread(call.x, call.w):
         return given.on_pytorch()
-    if dispatched.is_for_pytorch(call, is_transposed=True):
+    if through_dispatcher.is_for_pytorch(call, is_transposed=True):
         return given.on_pytorch()
     if is_autocast(call.x):
         if (in_lower := given.lowered()) is None:

@@ -9,8 +9,8 @@ suits it.
     their times          task_timer, hill_climbing, time_regression, learners, counters
     the machine          machine_costs, second_threads, interference
     schedules            schedule, list_scheduling, fill_in, strategies, candidates
-    running one          lanes, engine (in Python); instructions, segments, compiled (in C++); program
-    choosing one         options, choose_schedule, measured, choice; backend runs these steps
+    running one          lanes, engine (in Python); instructions, segments, compiled_graph (in C++); program
+    choosing one         options, choose_schedule, timed_schedules, choice; backend runs these steps
     showing one          timeline, explain_schedules
 
 Nothing in the rest of dwconv imports this package.

@@ -17,13 +17,13 @@ from dwconv.concurrency.counters import available
 from dwconv.concurrency.engine import Engine
 from dwconv.concurrency.lanes import one_at_a_time
 from dwconv.concurrency.machine_costs import GPU, this_machine
-from dwconv.concurrency.measured import Ranking, fastest
 from dwconv.concurrency.options import PLAIN, Options
 from dwconv.concurrency.program import Program
 from dwconv.concurrency.schedule import Machine, Schedule, peak_bytes
 from dwconv.concurrency.second_threads import NO_SLOTS
 from dwconv.concurrency.task_timer import TaskTimer, TimeLeft
 from dwconv.concurrency.time_regression import Counts
+from dwconv.concurrency.timed_schedules import Ranking, fastest
 from dwconv.concurrency.timeline import TaskRun, corrected, expected, recorded
 from dwconv.errors import OutOfTime
 from dwconv.measure.clock.timing import Call, Clock, CpuClock

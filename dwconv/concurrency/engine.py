@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from dwconv.concurrency.compiled import SeenTask, by_schedule, end_threads, forget_threads
+from dwconv.concurrency.compiled_graph import SeenTask, by_schedule, end_threads, forget_threads
 from dwconv.concurrency.lanes import Lanes, PlacedTask, lanes
 from dwconv.concurrency.schedule import Schedule
 from dwconv.concurrency.second_threads import pinned, processor_of, warn_of_refusals

@@ -9,7 +9,7 @@ from queue import SimpleQueue
 
 import torch
 
-from dwconv.concurrency import compiled
+from dwconv.concurrency import compiled_graph
 from dwconv.concurrency.engine import Worker
 from dwconv.concurrency.schedule import ExtraSlots, Machine
 from dwconv.concurrency.second_threads import idle_pairs, measured_slots
@@ -41,7 +41,7 @@ _HANDOVERS = 100
 def handover_us(bounded: Callable[[Call], Call] = lambda call: call) -> float:
     """Microseconds from the end of a task until one that waits for it begins on another worker, of the engine that runs
     here. ``bounded``: of a budget."""
-    found_us = compiled.handover_us(bounded)
+    found_us = compiled_graph.handover_us(bounded)
     return python_handover_us(bounded) if found_us is None else found_us
 
 

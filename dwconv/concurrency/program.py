@@ -14,7 +14,7 @@ from torch import Tensor
 from torch._dynamo.backends.debugging import boxed_nop
 from torch.fx import GraphModule
 
-from dwconv.concurrency.compiled import in_order
+from dwconv.concurrency.compiled_graph import in_order
 from dwconv.concurrency.engine import Engine
 from dwconv.concurrency.lanes import Signal
 from dwconv.concurrency.schedule import Schedule

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.fx import Node
 
-from dwconv.concurrency.compiled import ScheduledGraph, in_order
+from dwconv.concurrency.compiled_graph import ScheduledGraph, in_order
 from dwconv.concurrency.counters import counted
 from dwconv.concurrency.hill_climbing import estimated_us
 from dwconv.concurrency.instructions import instructions

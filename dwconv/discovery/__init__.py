@@ -21,9 +21,9 @@ import torch
 from torch import nn
 
 from dwconv.call.block_call import IMAGE_DTYPES
-from dwconv.call.traces import at, is_written
+from dwconv.call.frozen_forward import at, is_written
+from dwconv.discovery.find_blocks import Blocks, problem_with
 from dwconv.discovery.step import ExampleStep
-from dwconv.discovery.tracing import Blocks, problem_with
 from dwconv.discovery.unchanged import unchanged
 from dwconv.discovery.watch import CallWatch, FirstCall, WatchedCall
 from dwconv.dispatch.decide import target_of

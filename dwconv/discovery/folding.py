@@ -20,7 +20,7 @@ from torch.fx import Graph, Node
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from dwconv.call.block_call import CHANNELS_LAST, Place
-from dwconv.call.traces import TracedBlock, at, batch_norm_eps
+from dwconv.call.frozen_forward import TracedBlock, at, batch_norm_eps
 from dwconv.discovery.frozen_norms import frozen_eps
 from dwconv.discovery.same_padding import SamePadding, pads_the_same
 from dwconv.problems.block import Activation, Block, FrozenNorm, LayerNorm, Norm

@@ -16,9 +16,9 @@ import torch.nn.functional as F
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from dwconv.call.frozen_forward import plain_class
 from dwconv.call.signature import Signature
-from dwconv.call.traces import plain_class
-from dwconv.discovery.tracer import answering, decided_in, graph_of
+from dwconv.discovery.forward_graph import answering, decided_in, graph_of
 
 _HELD = ("running_mean", "running_var", "weight", "bias")
 _known: weakref.WeakKeyDictionary[type, dict[float, bool]] = weakref.WeakKeyDictionary()

@@ -30,8 +30,8 @@ from dwconv.call.active import AXES, TRANSPOSED_AXES, arguments_of, transposed_a
 from dwconv.call.arguments import Arguments, Call
 from dwconv.call.causal import causal_conv1d
 from dwconv.call.deferred import cuts, is_causal, swaps
+from dwconv.call.frozen_forward import plain_class
 from dwconv.call.signature import NoSignature, Signature, are_tensors
-from dwconv.call.traces import plain_class
 from dwconv.call.transposed_call import TransposedArguments, TransposedCall
 from dwconv.discovery.same_padding import SamePadding, pads_the_same, same_padding
 from dwconv.errors import InvalidWorkload

@@ -19,8 +19,8 @@ from torch.nn.utils.parametrize import is_parametrized
 
 from dwconv.call.active import active
 from dwconv.call.blocks import note_decisions
+from dwconv.call.frozen_forward import Trace
 from dwconv.call.traced import entered
-from dwconv.call.traces import Trace
 from dwconv.discovery.same_padding import SamePadding
 from dwconv.nn import AsPlain, Revertible
 

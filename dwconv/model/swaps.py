@@ -12,7 +12,7 @@ from torch.nn.utils.parametrize import is_parametrized
 
 from dwconv.call import blocks
 from dwconv.call.call_plan import plan_for
-from dwconv.call.traces import Trace, is_written
+from dwconv.call.frozen_forward import Trace, is_written
 from dwconv.discovery import DiscoveredBlock, Discovery
 from dwconv.discovery.same_padding import pads_the_same
 from dwconv.discovery.step import unwrapped

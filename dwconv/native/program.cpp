@@ -1,6 +1,6 @@
 // Program: a graph of PyTorch's operators from Python, run by a schedule.
 //
-//   Program(graph as instructions.py has it)      Runner(schedule as compiled.py has it)
+//   Program(graph as instructions.py has it)      Runner(schedule as compiled_graph.py has it)
 //   program.run(runner, inputs)                   the results; meanwhile the interpreter's lock is free
 #include <torch/csrc/autograd/python_variable.h>
 

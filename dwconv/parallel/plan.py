@@ -16,7 +16,7 @@ from dwconv.model.by_name import load_model
 from dwconv.parallel.joining import ParserOfRanks, ranks, run_on_ranks
 from dwconv.parallel.planning import break_even
 from dwconv.parallel.planning.compare import Proposal, SimulatedPlan, propose, report
-from dwconv.parallel.planning.costs import layer_costs
+from dwconv.parallel.planning.cost_of_layers import layer_costs
 from dwconv.parallel.planning.measured_link import measured_link
 from dwconv.parallel.planning.pieces import pieces
 from dwconv.parallel.planning.plan import SCHEDULES, LayerCost, Link, write_plan

@@ -17,8 +17,8 @@ import torch
 from torch import nn
 
 from dwconv.call import blocks
-from dwconv.call.activated import is_at_once
 from dwconv.call.call_plan import plan_for, plans
+from dwconv.call.silu_ops import is_at_once
 from dwconv.discovery import DiscoveredBlock, DiscoveredLayer, discover
 from dwconv.discovery.same_padding import SamePadding, same_padding
 from dwconv.discovery.step import ExampleStep

@@ -24,7 +24,7 @@ from bench.concurrency.models import (
 from bench.concurrency.shown import lines, summary
 from bench.concurrency.steps import ScheduledStep, Training, loss_differences, tried_by_hand
 from bench.concurrency.times import accuracy, measured_models
-from dwconv.concurrency import measured
+from dwconv.concurrency import timed_schedules
 from dwconv.measure.clock.timing import Lap
 from tests.made_up_graphs import curve
 
@@ -228,7 +228,7 @@ def test_steps_are_taken_in_turns_and_disturbed_turns_are_left_out(monkeypatch):
     monkeypatch.setattr(bench, "_LEAST_TURNS", 2)
     monkeypatch.setattr(bench, "_MOST_TURNS", 3)
     order = []
-    monkeypatch.setattr(measured, "rest", lambda: order.append("rest"))
+    monkeypatch.setattr(timed_schedules, "rest", lambda: order.append("rest"))
 
     def call(name, laps):
         def run():

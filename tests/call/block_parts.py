@@ -15,8 +15,8 @@ from torch.nn import functional as F
 import dwconv
 from dwconv.call import blocks, traced
 from dwconv.call.call_plan import plans
-from dwconv.call.traces import plain_class
-from dwconv.discovery.tracing import Blocks
+from dwconv.call.frozen_forward import plain_class
+from dwconv.discovery.find_blocks import Blocks
 from dwconv.model.converted_classes import traced_class
 from dwconv.problems.block import Block
 from dwconv.problems.workload import Pass

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from dwconv.call.traces import plain_class
+from dwconv.call.frozen_forward import plain_class
 from tests.call.block_parts import SIZE, Parts, in_double, ran
 from tests.planted_records import plant, workload_of
 

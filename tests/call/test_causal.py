@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 import dwconv
-from dwconv.call import activated
+from dwconv.call import silu_ops
 from dwconv.call.call_plan import plans
 from dwconv.errors import InvalidCall
 from dwconv.problems.problem import Problem
@@ -212,7 +212,7 @@ def test_without_a_kernel_one_op_runs_after_the_other(logs):
     z = F.conv1d(given[0], given[1].unsqueeze(1), given[2], padding=TAPS - 1, groups=CHANNELS)[..., :37]
     geometry = ((1, 1), (0, 0, TAPS - 1, 0), (1, 1), "nhwc")
     image, weight = given[0].unsqueeze(2).detach(), given[1].reshape(CHANNELS, 1, 1, TAPS).detach()
-    dz = activated.silu_gradient(image, weight, given[2].detach(), torch.ones_like(image), *geometry)
+    dz = silu_ops.silu_gradient(image, weight, given[2].detach(), torch.ones_like(image), *geometry)
     (expected,) = torch.autograd.grad(F.silu(z).sum(), z)
     torch.testing.assert_close(dz.squeeze(2), expected, rtol=1e-4, atol=1e-5)
 
@@ -236,7 +236,7 @@ def test_activation_and_gradient_are_judged_together(logs, forward_us, gradient_
             (template,) = (each for each in templates_for(workload, target) if each.layout == "nhwc")
             config = template.space(workload, target).default
             log.append(record_of(workload, config=config, median_us=median_us, baseline_us=1000))
-    assert activated.is_at_once(Problem.of(problem), torch.device("cpu"), trains=trains) is at_once
+    assert silu_ops.is_at_once(Problem.of(problem), torch.device("cpu"), trains=trains) is at_once
 
 
 @pytest.mark.parametrize(

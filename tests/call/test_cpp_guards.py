@@ -10,7 +10,7 @@ from torch import nn
 
 import dwconv
 from dwconv.call.call_plan import plans
-from dwconv.call.traces import plain_class
+from dwconv.call.frozen_forward import plain_class
 from tests.call.block_parts import CHANNELS, SIZE, WHOLE, Parts, drawn, ran
 from tests.native_needed import needs_native
 from tests.planted_records import plant, workload_of

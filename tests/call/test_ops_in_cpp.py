@@ -11,7 +11,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import dwconv
 from dwconv import native
-from dwconv.call import activated, blocks, torch_ops
+from dwconv.call import blocks, silu_ops, torch_ops
 from dwconv.call.call_plan import plans
 from tests.native_needed import needs_native
 from tests.planted_records import plant, workload_of
@@ -87,8 +87,8 @@ def test_an_activation_is_taken_too(logs):
         plant(logs / "log.jsonl", [dataclasses.replace(workload_of(), epilogue=epilogue)], passes=["fprop"])
     x, w, dy = image(), torch.randn(8, 1, 3, 3), image()
     calls = [
-        lambda: activated.fprop_silu(x, w, None, *GEOMETRY),
-        lambda: activated.silu_gradient(x, w, None, dy, *GEOMETRY),
+        lambda: silu_ops.fprop_silu(x, w, None, *GEOMETRY),
+        lambda: silu_ops.silu_gradient(x, w, None, dy, *GEOMETRY),
     ]
     for call in calls:
         python, before = learn(call), ran_in_python()

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import dwconv
-from dwconv.call.traces import plain_class
+from dwconv.call.frozen_forward import plain_class
 from tests.call.block_parts import SIZE, WHOLE, Parts, ran, trace
 from tests.native_needed import both_ways, go_through_python, needs_native
 from tests.planted_records import plant, workload_of

@@ -15,7 +15,7 @@ from torch.utils.checkpoint import checkpoint
 
 from dwconv.call import blocks, traced
 from dwconv.call.call_plan import plans
-from dwconv.call.traces import plain_class
+from dwconv.call.frozen_forward import plain_class
 from dwconv.errors import InvalidCall
 from tests.call.block_parts import (
     CHANNELS,

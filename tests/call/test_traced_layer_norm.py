@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 import dwconv
 from dwconv.call import block_call
-from dwconv.call.traces import plain_class
+from dwconv.call.frozen_forward import plain_class
 from dwconv.discovery import discover
 from tests.call.block_parts import (
     CHANNELS,

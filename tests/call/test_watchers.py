@@ -14,7 +14,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils.flop_counter import FlopCounterMode
 
 import dwconv
-from dwconv.call import dispatched
+from dwconv.call import through_dispatcher
 from dwconv.call.watchers import is_watched
 from dwconv.errors import DwconvWarning
 from tests.model.test_subclasses import Conv2dSame
@@ -243,7 +243,7 @@ def test_what_is_exported_holds_pytorchs(make, strict, recwarn):
 
 
 def test_a_compiler_that_exports_everything_is_named_once(monkeypatch):
-    monkeypatch.setattr(dispatched, "is_recorded_for_elsewhere", lambda: True)
+    monkeypatch.setattr(through_dispatcher, "is_recorded_for_elsewhere", lambda: True)
     seen: list[str] = []
     with pytest.warns(DwconvWarning, match="treats it as an export") as warned:
         for make in (layer, called):

@@ -9,12 +9,12 @@ from dataclasses import replace
 import pytest
 
 from dwconv.concurrency import choice as log
-from dwconv.concurrency import measured
 from dwconv.concurrency import task_timer as budget
+from dwconv.concurrency import timed_schedules
 from dwconv.concurrency.choice import Choice
-from dwconv.concurrency.measured import fastest
 from dwconv.concurrency.options import PLAIN, Options, read
 from dwconv.concurrency.schedule import Placement, Schedule
+from dwconv.concurrency.timed_schedules import fastest
 from dwconv.errors import InvalidChoice, LogError, OutOfTime
 from dwconv.measure.clock.timing import Lap
 from dwconv.records.record import Measurement
@@ -90,7 +90,7 @@ def counted(call):
 
 def test_no_threads_of_one_schedule_are_left_while_another_is_timed(monkeypatch):
     events = []
-    monkeypatch.setattr(measured, "rest", lambda: events.append("rest"))
+    monkeypatch.setattr(timed_schedules, "rest", lambda: events.append("rest"))
     monkeypatch.setattr(Called, "__call__", lambda self: events.append(self.name) or counted(self))
     ranked({PLAIN: 10.0, "S1": 8.0, "S2": 9.0})
     assert events[:9] == [PLAIN, "rest", PLAIN, PLAIN, PLAIN, "rest", "S1", "S1", "S1"]

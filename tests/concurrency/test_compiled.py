@@ -15,7 +15,7 @@ import weakref
 import pytest
 import torch
 
-from dwconv.concurrency import compiled, cutting, second_threads, segments
+from dwconv.concurrency import compiled_graph, cutting, second_threads, segments
 from dwconv.concurrency.engine import Engine, workers
 from dwconv.concurrency.program import Program, plainly
 from dwconv.concurrency.schedule import Placement, Schedule
@@ -335,7 +335,7 @@ def test_threads_end_and_others_take_their_place():
 def test_lanes_keep_to_their_cores_and_give_them_back(threads, monkeypatch):
     allowed = sorted(os.sched_getaffinity(0))
     mine, others = [allowed[0]], [allowed[-1]]
-    monkeypatch.setattr(compiled, "cores_of_lanes", lambda segment, threads: [mine, others][: len(segment.lanes)])
+    monkeypatch.setattr(compiled_graph, "cores_of_lanes", lambda segment, threads: [mine, others][: len(segment.lanes)])
     graph = cut_of(notes, INPUTS)
     where = worker_of_notes(graph)
     placements = [
@@ -408,8 +408,8 @@ def wait_until(condition):
 
 def test_lanes_take_what_is_ready_and_learn_what_tasks_take(monkeypatch):
     """All tasks but one are planned for the lane that is busy with the first."""
-    monkeypatch.setattr(compiled, "slowdowns", compiled.no_slowdowns)
-    monkeypatch.setattr(compiled, "peak_bytes", lambda held, schedule: 1 << 30)
+    monkeypatch.setattr(compiled_graph, "slowdowns", compiled_graph.no_slowdowns)
+    monkeypatch.setattr(compiled_graph, "peak_bytes", lambda held, schedule: 1 << 30)
 
     def function(x):
         return [note(x, 0), *((x * number).sin() for number in range(1, 9))]
@@ -435,7 +435,7 @@ def test_what_would_only_slow_its_neighbour_waits(monkeypatch):
     """Beside the note a cosine gains, and a sine, though its way is longer, loses."""
     moving = {"sin", "note"}
     monkeypatch.setattr(segments, "kind_of_task", lambda task: int(task.kind.split(".")[-1] in moving))
-    monkeypatch.setattr(compiled, "slowdowns", lambda: [[1.0, 1.0], [1.0, 3.0]])
+    monkeypatch.setattr(compiled_graph, "slowdowns", lambda: [[1.0, 1.0], [1.0, 3.0]])
 
     def function(x):
         return [note(x, 0).exp().exp().exp(), x.sin().exp(), x.cos()]
@@ -459,7 +459,7 @@ def test_what_would_only_slow_its_neighbour_waits(monkeypatch):
 
 def test_no_task_begins_for_which_there_is_no_memory(monkeypatch):
     """The products come first: their ways are longer. With all of them and the note the limit is reached."""
-    monkeypatch.setattr(compiled, "slowdowns", compiled.no_slowdowns)
+    monkeypatch.setattr(compiled_graph, "slowdowns", compiled_graph.no_slowdowns)
 
     def function(x):
         return [note(x, 0), *((x * number).sin() for number in range(1, 9))]
@@ -534,5 +534,5 @@ def test_a_value_that_no_instruction_takes_is_left_to_python():
 
 
 def test_the_hand_over_is_measured():
-    taken_us = compiled.handover_us()
+    taken_us = compiled_graph.handover_us()
     assert taken_us is not None and 0 < taken_us < 1e6

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 import dwconv
 from dwconv.discovery import discover
-from dwconv.discovery.tracing import Blocks
+from dwconv.discovery.find_blocks import Blocks
 from tests.call.block_parts import FrozenNorm
 
 CHANNELS = 8

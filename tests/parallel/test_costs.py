@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 from dwconv.errors import CannotBeCut, DwconvWarning
-from dwconv.parallel.planning import costs
-from dwconv.parallel.planning.costs import layer_costs
+from dwconv.parallel.planning import cost_of_layers
+from dwconv.parallel.planning.cost_of_layers import layer_costs
 from dwconv.parallel.planning.pieces import pieces
 from dwconv.records.record import Measurement
 from tests.parallel.small_models import SmallResNet
@@ -41,7 +41,7 @@ def _made_up(*, step_takes: float = 1.0, contention: float = 0.0):
 
 @pytest.fixture
 def made_up_times(monkeypatch):
-    monkeypatch.setattr(costs, "time_in_turns", _made_up())
+    monkeypatch.setattr(cost_of_layers, "time_in_turns", _made_up())
 
 
 def _plain() -> nn.Sequential:
@@ -94,7 +94,7 @@ def test_measured_for_real_and_the_model_is_as_before():
 @pytest.mark.parametrize("step_takes", [1.0, 1.5])
 def test_wgrad_is_what_both_take_longer_and_what_a_step_takes_longer_is_shared_out(monkeypatch, step_takes):
     """The data needs no gradient."""
-    monkeypatch.setattr(costs, "time_in_turns", _made_up(step_takes=step_takes))
+    monkeypatch.setattr(cost_of_layers, "time_in_turns", _made_up(step_takes=step_takes))
     conv, relu, _, linear = layer_costs(_plain(), torch.randn(2, 3, 6, 6))
     for found, us in ((conv, (10, 0, 50)), (relu, (10, 20, 0)), (linear, (10, 20, 30))):
         expected = [step_takes * each for each in us]
@@ -114,13 +114,13 @@ def test_gradients_are_added_to_what_is_there_as_in_a_step(monkeypatch):
             added.append(not torch.equal(linear.weight.grad, before))
         return _made_up()(calls, clock=clock, effort=effort)
 
-    monkeypatch.setattr(costs, "time_in_turns", timed)
+    monkeypatch.setattr(cost_of_layers, "time_in_turns", timed)
     layer_costs(model, images)
     assert added == [True, True] and linear.weight.grad is None
 
 
 def test_times_from_a_busy_machine_are_said_to_be(monkeypatch):
-    monkeypatch.setattr(costs, "time_in_turns", _made_up(contention=0.4))
+    monkeypatch.setattr(cost_of_layers, "time_in_turns", _made_up(contention=0.4))
     with pytest.warns(DwconvWarning, match="other work took 40% of the time while layers were timed"):
         layer_costs(_plain(), torch.randn(2, 3, 6, 6))
 

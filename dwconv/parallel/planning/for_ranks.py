@@ -11,7 +11,7 @@ from dwconv.discovery.step import check_model
 from dwconv.errors import InvalidArgument, NoPlan
 from dwconv.parallel.joining import agreed, check_joined
 from dwconv.parallel.planning.compare import Proposal, propose
-from dwconv.parallel.planning.costs import layer_costs
+from dwconv.parallel.planning.cost_of_layers import layer_costs
 from dwconv.parallel.planning.pieces import pieces
 from dwconv.parallel.planning.plan import Link, Plan
 from dwconv.parallel.planning.shape import MICROBATCHES_A_RANK, Shape

@@ -20,7 +20,7 @@ from torch import Tensor, fx, nn
 
 from dwconv.discovery.unchanged import unchanged
 from dwconv.errors import CannotBeCut
-from dwconv.parallel.planning.tracing import has_hooks, operation_name, runs, traced
+from dwconv.parallel.planning.fx_graph import has_hooks, operation_name, runs, traced
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,8 +16,8 @@ from dwconv.parallel.batch_norm import sync_bn
 from dwconv.parallel.data.replicas import communication, data_parallel
 from dwconv.parallel.pipeline.pipeline import Pipeline
 from dwconv.parallel.pipeline.stages import uses_all
+from dwconv.parallel.planning.fx_graph import runs
 from dwconv.parallel.planning.plan import Plan
-from dwconv.parallel.planning.tracing import runs
 
 
 class CountedLoss:

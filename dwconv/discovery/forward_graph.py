@@ -1,4 +1,4 @@
-"""Tracer: the graph of a forward pass, for one signature of its call.
+"""The graph of a forward pass, for one signature of its call.
 
 What is free in the signature is symbolic, all else has its value: Python decides by it as in the call. A decision by
 something symbolic raises TraceError.
@@ -15,9 +15,9 @@ from torch import Tensor, nn
 from torch.fx import Graph, Proxy, Tracer
 from torch.fx.proxy import Attribute, TraceError
 
+from dwconv.call.frozen_forward import is_written
 from dwconv.call.signature import Free, Signature
-from dwconv.call.traces import is_written
-from dwconv.discovery.decided import Decided
+from dwconv.discovery.python_decisions import Decided
 
 _OF_HISTORY = ("grad", "grad_fn", "_base", "_grad", "_version", "_backward_hooks", "names", "is_leaf", "output_nr")
 """Attributes that depend on what computed a tensor, and may be None."""

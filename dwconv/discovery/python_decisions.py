@@ -1,4 +1,4 @@
-"""Decided: what Python decides in a forward pass while it is traced, and whether that can change unseen.
+"""What Python decides in a forward pass while it is traced, and whether that can change unseen.
 
 A trace is frozen Python. It may replace a forward pass that reads only the modes and the plain attributes of its
 modules, which the guard of a trace checks. What it reads is taken from the code that ran.
@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from dwconv.call.traces import is_constant
+from dwconv.call.frozen_forward import is_constant
 
 _OPEN = ("torch", "math", "typing", "functools", "collections", "operator", "enum", "abc", "contextlib", "types")
 """Packages whose functions are taken to depend on what they are given alone."""

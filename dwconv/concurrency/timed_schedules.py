@@ -1,4 +1,4 @@
-"""Measured: plain execution and schedules, timed in turns, and which of them runs.
+"""Plain execution and schedules, timed in turns, and which of them runs.
 
     plain   S1   S3   S1+S3   gradients        a few steps of each, in turns, on threads of its own
     plain        S3                            the best one against plain, longer

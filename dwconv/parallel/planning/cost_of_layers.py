@@ -23,8 +23,8 @@ from torch import Tensor, nn
 from dwconv.discovery.unchanged import unchanged
 from dwconv.errors import DwconvWarning
 from dwconv.measure.clock.timing import CpuClock, Effort, time_in_turns
+from dwconv.parallel.planning.fx_graph import runs
 from dwconv.parallel.planning.plan import LayerCost
-from dwconv.parallel.planning.tracing import runs
 from dwconv.records.record import CONTENDED, Measurement
 
 _ROUND_S = 0.001

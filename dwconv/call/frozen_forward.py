@@ -1,4 +1,4 @@
-"""Traces: forward passes with blocks in them, as plain data."""
+"""Forward passes with blocks in them, frozen as plain data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tracing: the blocks of a model, found in the graphs of its own modules.
+"""The blocks of a model, found in the graphs of its own modules.
 
     depthwise layer ─► the nearest module around it in whose graph its norms are, too
                             │ torch.fx; modules inside are not traced, except on the path to a block
@@ -6,7 +6,7 @@
     graph ─► norm ─► act ─► conv ─► norm ─► act, each handed to the next one alone (parts) ─► one node (folding)
 
 Only this file defines what a block is. A forward pass becomes a trace only where no decision of Python in it can change
-unseen: ``decided`` gives the reason for the others.
+unseen: ``python_decisions`` gives the reason for the others.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from torch.fx import Node
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.lazy import LazyModuleMixin
 
+from dwconv.call.frozen_forward import HOOKS, Trace, WatchedModule, at, plain_class
 from dwconv.call.signature import NoSignature, Signature
-from dwconv.call.traces import HOOKS, Trace, WatchedModule, at, plain_class
-from dwconv.discovery.decided import names_of
 from dwconv.discovery.folding import Side, after, before, folded, is_norm_of, kind_of, owner_path, place_of, source_of
+from dwconv.discovery.forward_graph import decided_in, graph_of
+from dwconv.discovery.python_decisions import names_of
 from dwconv.discovery.same_padding import SamePadding
-from dwconv.discovery.tracer import decided_in, graph_of
 from dwconv.discovery.watch import FirstCall
 from dwconv.problems.block import Block, LayerNorm
 from dwconv.problems.problem import Problem
