@@ -38,13 +38,14 @@ _UNKNOWN_DEVICE = 2.0
 def make_portfolio(records: Iterable[TuningRecord], networks: Mapping[str, Sequence[Layer]]) -> Portfolio:
     """``networks`` are the layers of well-known networks: a prediction is judged on one that it was not made from. What
     is a layer of none of them counts as a network of its own. Takes a minute or two."""
-    names: dict[tuple[int, Sizes, Sizes, Sizes], str] = {}
+    names: dict[tuple[int, Sizes, Sizes, Sizes, Sizes], str] = {}
     for network, layers in networks.items():
         for layer in layers:
-            names.setdefault((layer.channels, layer.input_size, layer.kernel, layer.stride), network)
+            sizes = (layer.channels, layer.input_size, layer.kernel, layer.stride, layer.dilation)
+            names.setdefault(sizes, network)
 
     def network_of(workload: Workload) -> str:
-        sizes = (workload.channels, workload.input_size, workload.kernel, workload.stride)
+        sizes = (workload.channels, workload.input_size, workload.kernel, workload.stride, workload.dilation)
         return names.get(sizes, workload.for_pass("dgrad").batchless_key)
 
     return learn(evidence(records), network=network_of)

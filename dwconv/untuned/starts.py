@@ -91,6 +91,8 @@ def _templates(workload: Workload, target: Target) -> list[ScheduleTemplate[Any]
 _KERNEL_WEIGHT = 3.0
 """Doubling the kernel changes more than doubling the map or the number of channels."""
 _STRIDE_WEIGHT = 6.0
+_DILATION_WEIGHT = 1.0
+"""With a dilation neighbouring taps share no row, or no column: fewer tiles of outputs read the same."""
 _SAME_WIDTH, _OTHER_WIDTH = 1.0, 4.0
 """How far apart bfloat16 and float16 are, and numbers of another width."""
 
@@ -131,12 +133,19 @@ def _distance(one: Workload, other: Workload) -> float:
     """How far apart the sizes are, as powers of two."""
     sizes = zip((one.channels, *one.output_size), (other.channels, *other.output_size), strict=True)
     kernels, strides = zip(one.kernel, other.kernel, strict=True), zip(one.stride, other.stride, strict=True)
+    dilations = zip(_dilation(one), _dilation(other), strict=True)
     return (
         _between_types(one.dtype, other.dtype)
         + sum(_octaves(*pair) for pair in sizes)
         + _KERNEL_WEIGHT * sum(_octaves(*pair) for pair in kernels)
         + _STRIDE_WEIGHT * sum(_octaves(*pair) for pair in strides)
+        + _DILATION_WEIGHT * sum(_octaves(*pair) for pair in dilations)
     )
+
+
+def _dilation(workload: Workload) -> Iterator[int]:
+    """Along each axis; 1 where there is one tap."""
+    return (step if taps > 1 else 1 for step, taps in zip(workload.dilation, workload.kernel, strict=True))
 
 
 def _between_types(one: DType, other: DType) -> float:

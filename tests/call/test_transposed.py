@@ -20,6 +20,7 @@ from dwconv.problems import pytorch
 from dwconv.problems.problem import Problem, memory_format
 from tests.call.test_functional import OnOurOps, nodes
 from tests.planted_records import plant
+from tests.turns import slow
 
 pytestmark = [
     pytest.mark.usefixtures("threads_as_asked"),
@@ -140,9 +141,9 @@ def problem_of(layer, dtype=torch.float32):
 
 def tune(logs, layer, dtype=torch.float32, **times):
     problem = problem_of(layer, dtype)
-    has_own = problem.layout == "nchw" and max(problem.stride) <= 2  # otherwise kernels go through a copy
-    of, layout = problem.workload("fprop"), "nchw" if has_own else "nhwc"
-    plant(logs / "log.jsonl", [of], template_layout=layout, **{"baseline_us": 1e6, **times})
+    plant(
+        logs / "log.jsonl", [problem.workload("fprop")], template_layout=problem.layout, **{"baseline_us": 1e6, **times}
+    )
     dwconv.reset()
 
 
@@ -180,13 +181,21 @@ def test_tuned_kernels_of_the_convolution_run_it(logs, layer):
     assert not counted or set(counted.values()) <= {0, 1, 2}
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("layer", [LAYERS["2-D stride 2"], LAYERS["nchw"]], ids=["nhwc", "nchw"])
-def test_16_bits(logs, layer, dtype):
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [
+        ("2-D stride 2", torch.bfloat16), ("2-D stride 2", torch.float16), ("nchw", torch.bfloat16),
+        ("nchw", torch.float16), ("1-D", torch.bfloat16), ("3-D", torch.float16), slow("1-D", torch.float16),
+        slow("3-D", torch.bfloat16), slow("multiplier", torch.bfloat16), slow("dilated", torch.float16),
+        slow("3-D nchw multiplier", torch.bfloat16),
+    ],
+)  # fmt: skip
+def test_16_bits(logs, name, dtype):
+    layer = LAYERS[name]
     tune(logs, layer, dtype)
-    given = tensors_of(layer, dtype)
-    expected = step(PYTORCHS[2], *(each.float() for each in given), layer, groups=8)
-    for one, other in zip(step(OURS[2], *given, layer), expected, strict=True):
+    axes, given = len(layer["kernel"]), tensors_of(layer, dtype)
+    expected = step(PYTORCHS[axes], *(each.float() for each in given), layer, groups=layer["shape"][1])
+    for one, other in zip(step(OURS[axes], *given, layer), expected, strict=True):
         torch.testing.assert_close(one, other.to(dtype))
     assert_all_passes_are_ours()
 

@@ -13,6 +13,8 @@ import pytest
 import torch
 
 from dwconv.kernels.kernel import Kernel
+from dwconv.measure.verify.cases import make_case
+from dwconv.measure.verify.verify import verify
 from dwconv.problems import reference
 from dwconv.problems.kernel_inputs import operands
 from dwconv.problems.workload import LAYOUTS, PASSES, DType, Layout, Pass, Workload
@@ -42,6 +44,9 @@ ROWS = {
     "4 taps, causal and cropped later": row(5, 1501, 4, (3, 3), batch=1),
     "4 taps, dilation": row(18, 333, 4, (6, 0), dilation=(1, 2)),
     "4 taps, stride": row(16, 421, 4, (1, 2), stride=(1, 3)),
+    "16 taps, stride 8": row(5, 521, 16, (4, 4), stride=(1, 8)),
+    "10 taps, stride 5": row(3, 433, 10, (0, 0), stride=(1, 5), multiplier=2),
+    "3 taps, stride 12": row(4, 615, 3, (1, 1), stride=(1, 12)),
     "19 taps, same": row(17, 403, 19, (9, 9)),
     "19 taps, multiplier": row(4, 300, 19, (18, 0), multiplier=2, batch=1),
     "19 taps, dilation": row(3, 317, 19, (27, 27), dilation=(1, 3)),
@@ -55,6 +60,8 @@ QUICK: dict[str, list[tuple[Pass, Layout]]] = {
     "2 taps, causal": [("fprop", "nhwc"), ("wgrad", "nchw")],
     "4 taps, causal and cropped later": [("fprop", "nchw"), ("dgrad", "nhwc")],
     "4 taps, dilation": [("wgrad", "nhwc")],
+    "16 taps, stride 8": [("fprop", "nchw"), ("dgrad", "nchw"), ("wgrad", "nchw")],
+    "10 taps, stride 5": [("fprop", "nchw"), ("dgrad", "nchw")],
     "19 taps, same": [("dgrad", "nhwc")],
     "19 taps, multiplier": [("wgrad", "nchw"), ("fprop", "nchw")],
     "19 taps, dilation": [("wgrad", "nhwc")],
@@ -96,6 +103,7 @@ def cases() -> Iterator[Any]:
         marks = () if (pass_, layout) in QUICK.get(name, ()) else (pytest.mark.slow,)
         # Groups of taps of vectors that are gathered, lane by lane, are too much code.
         has_loops = workload.kernel[-1] >= WIDE_KERNEL and (pass_, layout, workload.multiplier) != ("wgrad", "nhwc", 2)
+        has_loops &= layout == "nhwc" or workload.stride[-1] == 1
         is_long = workload.kernel[-1] >= 128  # unrolled, these compile for half a minute, and are searched by nobody
         for in_loops in (True,) if is_long else (False, True) if has_loops else (False,):
             words = f"{name}-{pass_}-{layout}{'-in loops' * in_loops}"
@@ -105,6 +113,21 @@ def cases() -> Iterator[Any]:
 @pytest.mark.parametrize(("workload", "in_loops"), list(cases()))
 def test_right(workload: Workload, in_loops: bool) -> None:
     assert_right(built(workload, config_of(workload, in_loops=in_loops)), workload)
+
+
+@pytest.mark.parametrize("stage", ["none", "scratch"])
+@pytest.mark.parametrize("pass_", PASSES)
+@pytest.mark.parametrize("name", ["16 taps, stride 8", slow("10 taps, stride 5"), slow("3 taps, stride 12")])
+def test_a_row_with_a_long_stride_touches_nothing_beside_it(name: str, pass_: Pass, stage: str) -> None:
+    """In place, and split by phase in scratch memory. Guard bands lie around every tensor."""
+    workload = lying(ROWS[name].for_pass(pass_), "nchw")
+    space = space_of(workload)
+    whole = (workload.input_size if pass_ == "dgrad" else workload.output_size)[1]
+    wanted = {**dict(space.default.values), "stage": stage, **({"block_w": whole} if stage == "scratch" else {})}
+    kernel = built(workload, config := space.check(wanted | {"template": space.template}))
+    assert config.stage == stage and kernel.artifact.candidate.template.layout == "nchw"
+    for data in ("integers", "normal"):
+        assert (verdict := verify(kernel, make_case(workload, data=data))).right, verdict.reason
 
 
 @pytest.mark.parametrize(("pass_", "layout"), in_turns(PASSES, LAYOUTS))

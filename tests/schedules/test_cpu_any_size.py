@@ -61,6 +61,13 @@ CASES: dict[str, tuple[Workload, dict[str, Value]]] = {
     "planes, a whole row in groups": (
         layer(4, (1, 100), (1, 31), padding=((0, 0), (15, 15)), layout="nchw"), {"stage": "scratch", "unroll": "none"}
     ),
+    "planes, a row, stride 8": (
+        layer(4, (1, 200), (1, 16), padding=((0, 0), (4, 4)), stride=(1, 8), layout="nchw"), {}
+    ),
+    "a row of taps on images": (layer(16, (9, 20), (1, 7), padding=((0, 0), (9, 9)), dilation=(1, 3)), {}),
+    "a column of taps, planes": (
+        layer(4, (20, 19), (7, 1), padding=((9, 9), (0, 0)), dilation=(3, 1), layout="nchw"), {}
+    ),
     "planes, causal": (layer(4, (1, 40), (1, 4), padding=((0, 0), (3, 0)), layout="nchw"), {"stage": "scratch"}),
 }  # fmt: skip
 

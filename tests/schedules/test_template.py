@@ -158,7 +158,7 @@ def test_what_no_template_runs_says_why(workload: Workload, target: str, reason:
     [
         ("cpu.fprop_nhwc", NCHW.with_any_size(), TARGET, "its kernels are each built for one size"),
         ("cpu.fprop_nchw", NCHW.with_any_size(), NARROW, "it masks loads of float32"),
-        ("cpu.fprop_nchw", dataclasses.replace(NCHW, stride=(1, 5)), TARGET, "stride_w=5 is beyond 4"),
+        ("cpu.fprop_nchw", dataclasses.replace(NCHW, stride=(1, 17)), TARGET, "stride_w=17 is beyond 16"),
         ("cpu.fprop_nchw", dataclasses.replace(NCHW, kernel=(1, 129), padding=WIDE), TARGET, "kernel_w=129"),
         ("cpu.layer_norm_forward_nhwc", BLOCK, TARGET, "it is for a LayerNorm"),
         ("cpu.block_forward_nhwc", LN, TARGET, "it is for BatchNorms"),

@@ -49,7 +49,7 @@ def test_a_small_space_is_looked_through(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_in_nchw_a_kernel_of_the_other_layout_is_chosen_where_none_other_runs() -> None:
-    strided = dataclasses.replace(LAYER, layout="nchw", stride=(1, 5))
+    strided = dataclasses.replace(LAYER, layout="nchw", stride=(1, 17))
     assert [config.template for config in by_formula(strided, TARGET)] == ["cpu.fprop_nhwc"] * 2
 
 
@@ -79,7 +79,7 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> list[Config]:
 
 # -- the best of similar workloads ------------------------------------------------------------------------------------
 
-CONFIGS = [Config.of("fake.fprop", block_h=value) for value in range(6)]
+CONFIGS = [Config.of("fake.fprop", block_h=value) for value in range(7)]
 
 
 def of(config: Config, *, median_us: float | None = 1.0, **changes: object) -> TuningRecord:
@@ -98,9 +98,17 @@ def test_the_nearest_come_first() -> None:
         of(CONFIGS[3], stride=(2, 2), input_size=(56, 56)),
         of(CONFIGS[4], input_size=(24, 24)),
         of(CONFIGS[5], batch=1),
+        of(CONFIGS[6], dilation=(3, 3), padding=((3, 3), (3, 3))),
     ]
-    assert nearest(*records) == [CONFIGS[i] for i in (5, 4, 1, 0, 2, 3)]
+    assert nearest(*records) == [CONFIGS[i] for i in (5, 4, 1, 0, 6, 2, 3)]
     assert nearest(*records, count=2) == [CONFIGS[5], CONFIGS[4]]
+
+
+def test_a_tap_that_stands_alone_has_no_dilation() -> None:
+    flat = dataclasses.replace(fake.WORKLOAD, kernel=(1, 3), padding=((0, 0), (1, 1)))
+    spread = fake.record(dataclasses.replace(flat, dilation=(4, 1)), CONFIGS[0], median_us=1.0)
+    (same,) = bests_of_similar(flat, [spread], count=1)
+    assert same.octaves == 0.0
 
 
 def test_of_each_workload_the_best_counts() -> None:

@@ -105,6 +105,8 @@ class RowInPlace:
         if len(parts) == 1 or all(part is None for part in parts):
             return parts if len(parts) == 1 else [None] * phases
         values = [vectors.zero() if part is None else bind("loaded", part) for part in parts]
+        if phases == axis.up:
+            return split_by_phase(vectors, values)
         lanes = [[_lane_of(starts, phase + axis.up * lane, vectors.lanes) for lane in range(vectors.lanes)]
                  for phase in range(phases)]  # fmt: skip
         return [shuffle(values, places) for places in lanes]

@@ -21,7 +21,7 @@ from dwconv.schedules.cpu.emit.words import (
     store_rounded,
     store_some,
 )
-from dwconv.schedules.cpu.shared.limits import vector_count
+from dwconv.schedules.cpu.shared.limits import shuffle_stages, vector_count
 from dwconv.schedules.emit import Expr, bind, ceil_div, divided, int32, least, serial, store
 
 
@@ -206,18 +206,33 @@ def keep(vectors: Vectors, value: Expr, lanes: tuple[int, int] | None) -> Expr:
 
 def interleave(vectors: Vectors, values: Sequence[Expr]) -> list[Expr]:
     """Vectors whose lanes one after the other are lane 0 of each of ``values``, lane 1 of each, and so on."""
-    count, lanes = len(values), vectors.lanes
+    return _interleaved(vectors, values, shuffle_stages(len(values)))
+
+
+def _interleaved(vectors: Vectors, values: Sequence[Expr], stages: Sequence[int]) -> list[Expr]:
+    count, (first, *others), lanes = len(values), stages, vectors.lanes
     if count == 1:
         return list(values)
+    if others:
+        streams = [_interleaved(vectors, values[number::first], others) for number in range(first)]
+        return [each for parts in zip(*streams, strict=True) for each in _interleaved(vectors, parts, [first])]
     places = [at % count * lanes + at // count for at in range(count * lanes)]
     return [shuffle(values, places[v * lanes : (v + 1) * lanes]) for v in range(count)]
 
 
 def split_by_phase(vectors: Vectors, values: Sequence[Expr]) -> list[Expr]:
     """The other way round: of the lanes of ``values`` one after the other, every ``len(values)``-th, by phase."""
-    count = len(values)
+    return _split(vectors, values, shuffle_stages(len(values)))
+
+
+def _split(vectors: Vectors, values: Sequence[Expr], stages: Sequence[int]) -> list[Expr]:
+    count, (first, *others) = len(values), stages
     if count == 1:
         return list(values)
+    if others:
+        parts = [_split(vectors, values[at : at + first], [first]) for at in range(0, count, first)]
+        streams = [_split(vectors, stream, others) for stream in zip(*parts, strict=True)]
+        return [streams[phase % first][phase // first] for phase in range(count)]
     return [shuffle(values, [lane * count + phase for lane in range(vectors.lanes)]) for phase in range(count)]
 
 

@@ -22,7 +22,13 @@ from dwconv.schedules.cpu.shared.cost import (
     read_work,
     row_tiles,
 )
-from dwconv.schedules.cpu.shared.limits import threads_of, vector_count, vector_registers
+from dwconv.schedules.cpu.shared.limits import (
+    MOST_AT_ONCE,
+    shuffles_each,
+    threads_of,
+    vector_count,
+    vector_registers,
+)
 from dwconv.schedules.space import Config
 from dwconv.schedules.taps import Axis, full_source_loops
 
@@ -75,7 +81,7 @@ def cpu_work(workload: Workload, config: Config, target: CpuTarget) -> CpuWork:
         # Sums are cleared and, with a strided gradient, interleaved.
         others=read * across.vectors * shuffles_each
         + masks
-        + stores * (min(2, columns.down) + ACTIVATED[work.epilogue])
+        + stores * (_interleaving(columns.down) + ACTIVATED[work.epilogue])
         + scratch.shuffles
         + conversions(work.dtype, loaded=widened, stored=stores),
         turns=met * work.fan_in * down.reads * across.tiles + tiles * loops + scratch.turns,
@@ -158,6 +164,11 @@ def _across(columns: Axis, *, lanes: int, vectors_w: int, stage: str) -> _TilesA
         vectors=sum(count for count, _ in vectors),
         edge_vectors=sum(count for count, interior in vectors if not interior),
     )
+
+
+def _interleaving(phases: int) -> int:
+    """Instructions for each vector that is stored: shuffles, and one that clears its sum."""
+    return min(2, phases) if phases <= MOST_AT_ONCE else 1 + shuffles_each(phases)
 
 
 @cache

@@ -19,7 +19,7 @@ from functools import cache
 
 from dwconv.problems.target import CacheLevel, CpuTarget
 from dwconv.problems.workload import DType
-from dwconv.schedules.cpu.shared.limits import CACHE_LINE_BYTES
+from dwconv.schedules.cpu.shared.limits import CACHE_LINE_BYTES, MOST_AT_ONCE, shuffles_each
 from dwconv.schedules.taps import Axis, column_runs, rolled_column_runs
 from dwconv.system.cpu_facts import KiB, MiB
 
@@ -278,7 +278,7 @@ def read_work(columns: Axis, *, lanes: int, stage: str) -> tuple[float, float]:
     """Instructions that read a vector of columns once, on average: (loads, shuffles). With a stride, read in place, all
     columns in between are loaded, and split by phase."""
     if stage == "none" and columns.up > 1:
-        return 1.5 * lines_of_columns(lanes), 2.0
+        return 1.5 * lines_of_columns(lanes), 2.0 if columns.up <= MOST_AT_ONCE else float(shuffles_each(columns.up))
     return lines_of_columns(lanes), 0.0
 
 
@@ -318,7 +318,8 @@ class ScratchWork:
 
     @property
     def shuffles(self) -> float:
-        return self.copied if self.phases > 1 else 0.0
+        each = min(1, self.phases - 1) if self.phases <= MOST_AT_ONCE else shuffles_each(self.phases)
+        return self.copied * each
 
     @property
     def turns(self) -> float:

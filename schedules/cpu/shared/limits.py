@@ -149,8 +149,11 @@ WIDEST_KERNEL = 128
 WIDEST_ROW = 256
 """Those of a kernel of one row, without a stride, may be a loop."""
 
-LARGEST_STRIDE = 4
+LARGEST_STRIDE = 16
 """Columns are interleaved from so many phases at most."""
+
+MOST_AT_ONCE = 4
+"""Phases up to which one shuffle takes a vector from all of them; the lanes of more go through stages."""
 
 MOST_SCRATCH = 1 << 18
 """Floats of scratch memory of a task: half of what the second-level cache of most machines holds."""
@@ -177,9 +180,28 @@ def plane_misfit(workload: Workload, target: CpuTarget) -> str | None:
     return None
 
 
+def shuffle_stages(phases: int) -> list[int]:
+    """How vectors are interleaved from so many phases, or split into them: in stages, each of so many at once."""
+    if phases <= MOST_AT_ONCE:
+        return [phases]
+    stages = []
+    for prime in range(2, phases + 1):
+        while phases % prime == 0:
+            stages.append(prime)
+            phases //= prime
+    return stages
+
+
+def shuffles_each(phases: int) -> int:
+    """Shuffles of two vectors that each vector takes there."""
+    return sum(stage - 1 for stage in shuffle_stages(phases))
+
+
 def loads_per_read(columns: Axis, *, stage: str) -> int:
     """Instructions that load a vector of columns: with a stride, read in place, it is shuffled out of several."""
-    return 2 * columns.up if stage == "none" and columns.up > 1 else 1
+    if stage != "none" or columns.up == 1:
+        return 1
+    return 2 * columns.up if columns.up <= MOST_AT_ONCE else 2 + shuffles_each(columns.up)
 
 
 def scratch_within_cache(scratch_elements: Callable[[Config], int]) -> Rule:
