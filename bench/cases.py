@@ -7,10 +7,22 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from dwconv.problems.as_written import transposed_size
 from dwconv.problems.block import Block
 from dwconv.problems.layer_files import Layer as NetworkLayer
 from dwconv.problems.layer_files import shipped_networks
-from dwconv.problems.workload import BLOCK_PASSES, DTYPES, LAYOUTS, PASSES, DType, Layout, Workload
+from dwconv.problems.workload import (
+    BLOCK_PASSES,
+    DTYPES,
+    LAYOUTS,
+    PASSES,
+    TRANSPOSED,
+    DType,
+    Layout,
+    Pass,
+    Sizes,
+    Workload,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,26 +34,35 @@ class Layer:
     batch: int = 1
     is_square: bool = False
     """True if its name has one size for each axis."""
+    is_transposed: bool = False
+    """True if the layer is the transposed convolution that ``layer`` undoes."""
 
     def __str__(self) -> str:
-        """Its name in results: ``MobileNetV2 96×112² k3 s2``, ``X3D-S 54×13×80×80 k3×3×3``."""
+        """Its name in results: ``MobileNetV2 96×112² k3 s2``, ``X3D-S 54×13×80×80 k3×3×3``, ``U-Net 144×28² k3 s2
+        transposed``, that with its own sizes."""
         of = self.layer
+        read = next(self.workloads(dtype="float32", layout="nhwc")).output_size if self.is_transposed else of.input_size
         if self.is_square:
-            size, kernel, stride = f"{of.input_size[0]}²", str(of.kernel[0]), str(of.stride[0])
+            size, kernel, stride = f"{read[0]}²", str(of.kernel[0]), str(of.stride[0])
         else:
-            size, kernel, stride = ("×".join(map(str, sizes)) for sizes in (of.input_size, of.kernel, of.stride))
+            size, kernel, stride = ("×".join(map(str, sizes)) for sizes in (read, of.kernel, of.stride))
         strided = f" s{stride}" if set(of.stride) != {1} else ""
         dilated = f" d{max(of.dilation)}" if set(of.dilation) != {1} else ""
         activated = "" if of.epilogue == "none" else f" {of.epilogue}"
-        return f"{self.network} {of.channels}×{size} k{kernel}{strided}{dilated}{activated}"
+        how = f"{strided}{dilated}{activated}" + " transposed" * self.is_transposed
+        return f"{self.network} {of.channels}×{size} k{kernel}{how}"
 
     @property
     def kernel(self) -> int:
         """Its largest size."""
         return max(self.layer.kernel)
 
+    def name_of(self, pass_: Pass) -> Pass:
+        """What a pass of its workloads is to the layer itself."""
+        return TRANSPOSED[pass_] if self.is_transposed else pass_
+
     def workloads(self, *, dtype: DType, layout: Layout) -> Iterator[Workload]:
-        """Its passes."""
+        """Its passes; of a transposed one those of the convolution."""
         for pass_ in self.layer.passes:
             yield self.layer.workload(pass_, batch=self.batch, dtype=dtype, layout=layout, bias=False)
 
@@ -53,6 +74,21 @@ def square(network: str, *, batch: int, channels: int, size: int, kernel: int, s
         padding=((kernel // 2, kernel // 2),) * 2, count=1, dilation=(1, 1),
     )  # fmt: skip
     return Layer(network=network, layer=layer, batch=batch, is_square=True)
+
+
+def transposed(
+    network: str, *, batch: int, channels: int, size: Sizes, kernel: Sizes, stride: Sizes, padding: Sizes, over: int = 0
+) -> Layer:
+    """A transposed layer, by its own sizes; ``over`` is its output padding along each axis."""
+    sides, flat = tuple((side, side) for side in padding), (1,) * len(kernel)
+    made = transposed_size(
+        size, kernel=kernel, stride=stride, padding=sides, output_padding=(over,) * len(kernel), dilation=flat
+    )
+    layer = NetworkLayer(
+        channels=channels, input_size=made, kernel=kernel, stride=stride, padding=sides, count=1, dilation=flat
+    )
+    is_square = len(kernel) == 2 and all(len({*sizes}) == 1 for sizes in (size, kernel, stride))
+    return Layer(network=network, layer=layer, batch=batch, is_square=is_square, is_transposed=True)
 
 
 CPU_LAYERS = (
@@ -90,6 +126,15 @@ DILATED_NETWORKS = (
     "Conv-TasNet (H512,L3999,k3)"
 )  # fmt: skip
 """Of dilated, large and decomposed kernels."""
+TRANSPOSED_LAYERS = (
+    transposed("U-Net", batch=8, channels=144, size=(28, 28), kernel=(3, 3), stride=(2, 2), padding=(1, 1), over=1),
+    transposed("FCN", batch=8, channels=64, size=(28, 28), kernel=(4, 4), stride=(2, 2), padding=(1, 1)),
+    transposed(
+        "MedNeXt", batch=1, channels=64, size=(24, 24, 24), kernel=(3, 3, 3), stride=(2, 2, 2), padding=(1, 1, 1)
+    ),
+    transposed("HiFi-GAN", batch=4, channels=256, size=(1, 512), kernel=(1, 16), stride=(1, 8), padding=(0, 4)),
+)
+"""Decoders, up by 2, as bilinear interpolation begins, of volumes, and of sequences."""
 _MOST_ELEMENTS = 2**24
 """Of an image or a volume: PyTorch's wgrad takes seconds for a call of a larger one."""
 

@@ -16,7 +16,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from bench.cases import CPU_LAYERS, DILATED_NETWORKS, ROW_NETWORKS, VOLUME_NETWORKS, Layer, listed_layers
+from bench.cases import (
+    CPU_LAYERS,
+    DILATED_NETWORKS,
+    ROW_NETWORKS,
+    TRANSPOSED_LAYERS,
+    VOLUME_NETWORKS,
+    Layer,
+    listed_layers,
+)
 from bench.evidence import Control, ratio_of, summary_of, timed_again
 from bench.race import (
     AGAIN,
@@ -56,7 +64,9 @@ def command(argv: Sequence[str] | None) -> int:
     parser = ArgumentParser(prog="bench cpu", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--layout", choices=LAYOUTS, default="nhwc", help="default nhwc")
     parser.add_argument("--dims", choices=("1", "2", "3"), default="2", help="layers of so many dimensions, default 2")
-    parser.add_argument("--dilated", action="store_true", help="dilated, large and decomposed kernels, 1-D and 2-D")
+    kinds = parser.add_mutually_exclusive_group()
+    kinds.add_argument("--dilated", action="store_true", help="dilated, large and decomposed kernels, 1-D and 2-D")
+    kinds.add_argument("--transposed", action="store_true", help="transposed layers, 1-D, 2-D and 3-D")
     parser.add_argument("--dtype", choices=DTYPES, default="float32", help="default float32")
     parser.add_argument("--seconds", type=from_0, default=20, help="to tune an untuned kernel, default 20; 0: none")
     add_log_argument(parser)
@@ -65,11 +75,11 @@ def command(argv: Sequence[str] | None) -> int:
     parser.add_argument("--first", type=whole, metavar="N", help="only the first N layers")
     arguments = parser.parse_args(argv)
 
-    target = cpu_target()
+    target, kind = cpu_target(), next((each for each in ("dilated", "transposed") if getattr(arguments, each)), "")
     log, known = opened(arguments.log, target)
     layers = [
         (layer, workload)
-        for layer in _layers(arguments.dims, dilated=arguments.dilated)[: arguments.first]
+        for layer in layers_of(kind or arguments.dims)[: arguments.first]
         for workload in layer.workloads(dtype=arguments.dtype, layout=arguments.layout)
     ]
     wanted = [workload for _, workload in layers]
@@ -96,19 +106,21 @@ def command(argv: Sequence[str] | None) -> int:
         rows = timed_again([row(number) for number in range(len(chosen))], row, threads=target.threads)
     print(summary_of(rows, control))
     print(means_of(rows))
-    words = ["any-size"] * arguments.any_size + ["dilated"] * arguments.dilated
-    words = [*(words or ["cpu"]), *([f"{arguments.dims}d"] if arguments.dims != "2" else [])]
-    words += [*([arguments.dtype] if arguments.dtype != "float32" else []), arguments.layout]
+    of = kind or (f"{arguments.dims}d" if arguments.dims != "2" else "")
+    dtype = arguments.dtype if arguments.dtype != "float32" else ""
+    words = filter(None, ("any-size" if arguments.any_size else "cpu", of, dtype, arguments.layout))
     facts = {"control": control.as_row(), "machine": machine.facts(rows)}
     write_results("-".join(words), target=target, rows=rows, folder=arguments.out, **facts)
     return 0
 
 
-def _layers(dims: str, *, dilated: bool = False) -> Sequence[Layer]:
-    """The layers of so many dimensions; or those of dilated, large and decomposed kernels, once each."""
-    if dilated:
-        return tuple(dict.fromkeys(listed_layers(DILATED_NETWORKS)))
-    return CPU_LAYERS if dims == "2" else listed_layers(ROW_NETWORKS if dims == "1" else VOLUME_NETWORKS)
+def layers_of(kind: str) -> Sequence[Layer]:
+    """The layers of ``1``, ``2`` or ``3`` dimensions; those of ``dilated``, large and decomposed kernels, once each; or
+    ``transposed`` ones."""
+    listed = {"1": ROW_NETWORKS, "3": VOLUME_NETWORKS, "dilated": DILATED_NETWORKS}
+    if kind in listed:
+        return tuple(dict.fromkeys(listed_layers(listed[kind])))
+    return TRANSPOSED_LAYERS if kind == "transposed" else CPU_LAYERS
 
 
 def best_of(workload: Workload, target: Target, *, known: Database) -> TuningRecord | None:
@@ -189,7 +201,7 @@ def _beside(
 def _packed(workload: Workload, target: CpuTarget) -> list[Candidate]:
     """The kernels of a pack for every layer that run a workload."""
     pack = pack_target(target)
-    kernels = every_layer.candidates(pack, dtype=workload.dtype, taps=(workload.kernel[-1],)) if pack else []
+    kernels = every_layer.candidates(pack, dtype=workload.dtype, taps=(max(workload.kernel),)) if pack else []
     return [each for each in every_layer.for_layer(workload, target) if each in kernels]
 
 
@@ -206,11 +218,12 @@ def _raced(
     chosen: _Chosen, target: CpuTarget, races: Races, *, beside: dict[str, Candidate], control: Control
 ) -> dict[str, Any]:
     """The row of a pass."""
-    about = {"layer": str(chosen.layer), "pass": chosen.workload.pass_, "caches": "warm"}
+    about = {"layer": str(chosen.layer), "pass": chosen.layer.name_of(chosen.workload.pass_), "caches": "warm"}
     record = chosen.record
     if record is None or record.measurement is None:
         return {**about, "failed": record.detail if record else "untuned, or no candidate worked in the time given"}
-    race = Race(candidate=Candidate(chosen.workload, record.config), beside=beside)
+    transposed = chosen.layer.is_transposed
+    race = Race(candidate=Candidate(chosen.workload, record.config), beside=beside, transposed=transposed)
     try:
         raced = races.ask(race)
     except WorkerCannotStart:

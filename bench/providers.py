@@ -7,6 +7,7 @@
     cudnn-op-<layout>   an operator of cuDNN's called directly, where PyTorch cannot be made to choose cuDNN
     causal-conv1d-<layout>  the package of that name, on CUDA, where it is installed
     inductor-<layout>   torch.compile(mode="max-autotune-no-cudagraphs")
+    pytorch-<layout>    PyTorch's transposed convolution, whatever library runs it
 
 PyTorch reports which library runs its operator under which settings: a name says what it is, and none is raced twice.
 Tensors are in the provider's layout: no time includes a copy. causal_conv1d is imported here alone.
@@ -25,7 +26,8 @@ import torch
 
 from dwconv.measure.clock.timing import Call
 from dwconv.measure.providers import laid_out, pytorch_call, pytorch_calls
-from dwconv.problems.pytorch import OPS
+from dwconv.problems.problem import memory_format
+from dwconv.problems.pytorch import OPS, TRANSPOSED_OPS
 from dwconv.problems.workload import LAYOUTS, Layout, Workload
 
 Settings = Callable[[], AbstractContextManager[None]]
@@ -65,6 +67,13 @@ def providers(workload: Workload, inputs: Inputs, *, compiled: bool = False) -> 
     if inputs[0].device.type == "cuda" and workload.is_row and importlib.util.find_spec("causal_conv1d") is not None:
         for layout in own:
             yield Provider(name=f"causal-conv1d-{layout}", make=partial(causal_conv1d, workload, layout))
+
+
+def transposed_providers(workload: Workload) -> Iterator[Provider]:
+    """PyTorch's transposed convolution whose pass ``workload`` is: see ``workload.TRANSPOSED``. The workload's own
+    layout comes first."""
+    for layout in sorted(LAYOUTS, key=lambda layout: layout != workload.layout):
+        yield Provider(name=f"pytorch-{layout}", make=partial(transposed, workload, layout))
 
 
 def settings_of_pytorch() -> list[Settings]:
@@ -175,6 +184,29 @@ def cudnn_op(workload: Workload, layout: Layout, inputs: Inputs) -> Call:
         return lambda: operator(first, w, padding, workload.stride, workload.dilation, workload.channels, *flags)
     transpose, over = torch.ops.aten.cudnn_convolution_transpose, _not_covered(workload)
     return lambda: transpose(first, w, padding, over, workload.stride, workload.dilation, workload.channels, *flags)
+
+
+def transposed(workload: Workload, layout: Layout, inputs: Inputs) -> Call:
+    """A pass of PyTorch's transposed convolution: forward is dgrad, and the gradient of its input fprop. Raises
+    ValueError for workloads that are none of its passes."""
+    if workload.bias or workload.epilogue != "none" or workload.block or workload.multiplier > 1:
+        raise ValueError("a transposed convolution alone has one output for each channel, and no bias")
+    if any(before != after for before, after in workload.padding):
+        raise ValueError("PyTorch's transposed convolution pads both sides alike")
+    named = dict(zip(workload.inputs, laid_out(workload, *inputs, layout=layout), strict=True))
+    padding, over, groups = [before for before, _ in workload.padding], _not_covered(workload), workload.channels
+    if workload.pass_ == "dgrad":
+        op, dy, w = TRANSPOSED_OPS[workload.axes], named["dy"], named["w"]
+        return lambda: op(dy, w, None, workload.stride, padding, over, groups, workload.dilation)
+    # Of the tensor whose gradient is not computed PyTorch reads only the shape.
+    like = next(iter(named.values())).new_zeros
+    dy = named.get(
+        "dy", like(workload.output_shape).contiguous(memory_format=memory_format(layout, axes=workload.axes))
+    )
+    w, is_fprop = named.get("w", like(workload.shape_of("w"))), workload.pass_ == "fprop"
+    how = (workload.stride, padding, workload.dilation, True, over, groups, (is_fprop, not is_fprop, False))
+    backward = torch.ops.aten.convolution_backward
+    return lambda: backward(named["x"], dy, w, None, *how)[not is_fprop]
 
 
 def _not_covered(workload: Workload) -> list[int]:

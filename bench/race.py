@@ -31,7 +31,7 @@ import torch
 
 from bench.evidence import Control, Ratio, percent_of_limit, ratio_of
 from bench.launched import kernels_of, why_void
-from bench.providers import Inputs, Provider, is_eager, plain, providers
+from bench.providers import Inputs, Provider, is_eager, plain, providers, transposed_providers
 from dwconv import settings
 from dwconv.errors import BuildError, WorkerError, one_line
 from dwconv.kernels.artifact import Artifact
@@ -85,6 +85,8 @@ class Race:
     """True if no other provider races."""
     compiled: bool = False
     """True if torch.compile races, too."""
+    transposed: bool = False
+    """True if PyTorch's transposed convolution races, whose pass it is, and no other."""
     beside: dict[str, Candidate] = field(default_factory=dict)
     """Other kernels of ours, by names of ``BESIDE``."""
     effort: Effort = FINAL
@@ -161,7 +163,11 @@ class Racer:
             with contextlib.suppress(ImportError):  # without a compiler its calls are refused, one by one
                 torch._dynamo.reset()
         making_ends_s = math.inf if request.making_s is None else time.monotonic() + request.making_s
-        for provider in providers(tensors.case.workload, tensors.case.inputs, compiled=request.compiled):
+        if request.transposed:
+            rivals = transposed_providers(tensors.case.workload)
+        else:
+            rivals = providers(tensors.case.workload, tensors.case.inputs, compiled=request.compiled)
+        for provider in rivals:
             if time.monotonic() > making_ends_s and len(ready) > 1:
                 refused[provider.name] = "no time"
                 continue

@@ -13,14 +13,16 @@ from functools import cache
 from statistics import geometric_mean
 from typing import TypeVar
 
-from bench.cases import CPU_LAYERS, GPU_LAYERS, Layer, listed_layers
+from bench.cases import CPU_LAYERS, GPU_LAYERS, TRANSPOSED_LAYERS, Layer, listed_layers
 from bench.report.files import BlockRow, Contest, LayerRow, ResultFile, of_all, of_blocks, of_layers, ratios_of
 from dwconv.problems.layer_files import shipped_networks
 from dwconv.problems.workload import PASSES, DType, Layout, Workload
 from dwconv.reporting.drawing import LogAxis, axis_row, name, row, text
 from dwconv.reporting.frame import HEAT_FROM, heat, scrolled
 
-_NAMED = re.compile(r"\d+×(?P<size>[\d×²³]+) k(?P<kernel>[\d×]+)(?: s(?P<stride>[\d×]+))?")
+_NAMED = re.compile(
+    r"\d+×(?P<size>[\d×²³]+) k(?P<kernel>[\d×]+)(?: s(?P<stride>[\d×]+))?(?P<how>(?: d\d+)?(?:.* transposed)?)"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +30,8 @@ class Sized:
     """The sizes of a layer, as its name has them."""
 
     kernel: str
-    """``3``, ``3×3×3``; with its stride, if it has one: ``3 s2``. Empty if the name has none."""
+    """``3``, ``3×3×3``; with its stride and its dilation, if it has any: ``3 s2``, ``7 d3``; ``3 s2 transposed``. Empty
+    if the name has none."""
     size: str
     """``112²``, ``13×80×80``; the whole name if it has none."""
 
@@ -50,7 +53,8 @@ def sizes_of(row: LayerRow) -> Sized:
         return Sized(kernel="", size=row.layer)
     is_row = found["size"].startswith("1×")
     kernel, stride = (_short(found[part] or "1", is_row=is_row) for part in ("kernel", "stride"))
-    return Sized(kernel=kernel + (f" s{stride}" if found["stride"] else ""), size=found["size"].removeprefix("1×"))
+    kernel += (f" s{stride}" if found["stride"] else "") + found["how"]
+    return Sized(kernel=kernel, size=found["size"].removeprefix("1×"))
 
 
 def _short(sizes: str, *, is_row: bool) -> str:
@@ -67,13 +71,14 @@ def workload_of(row: LayerRow, file: ResultFile) -> Workload | None:
 
 @cache
 def _workloads(dtype: DType, layout: Layout) -> dict[tuple[str, str, str], Workload]:
-    layers: tuple[Layer, ...] = (*CPU_LAYERS, *GPU_LAYERS, *listed_layers(list(shipped_networks())))
+    networks = listed_layers(list(shipped_networks()))
+    layers: tuple[Layer, ...] = (*CPU_LAYERS, *GPU_LAYERS, *TRANSPOSED_LAYERS, *networks)
     found: dict[tuple[str, str, str], Workload] = {}
     for layer in layers:
         if layer.layer.block:
             continue
         for workload in layer.workloads(dtype=dtype, layout=layout):
-            found.setdefault((str(layer), workload.pass_, workload.epilogue), workload)
+            found.setdefault((str(layer), layer.name_of(workload.pass_), workload.epilogue), workload)
     return found
 
 

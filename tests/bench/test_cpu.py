@@ -267,7 +267,7 @@ def test_it_tunes_what_is_untuned_and_writes_what_it_measured(tmp_path, capsys, 
 
 
 def test_layers_of_one_dimension_are_those_of_networks_that_it_lists():
-    layers = cpu._layers("1")
+    layers = cpu.layers_of("1")
     passes = [workload for layer in layers for workload in layer.workloads(dtype="float32", layout="nhwc")]
     assert {workload.epilogue for workload in passes} == {"none", "silu", "silu_gradient"}
     assert {max(layer.kernel for layer in layers), min(layer.kernel for layer in layers)} == {128, 4}
@@ -275,13 +275,35 @@ def test_layers_of_one_dimension_are_those_of_networks_that_it_lists():
 
 
 def test_dilated_layers_are_those_of_networks_that_have_them():
-    layers = cpu._layers("2", dilated=True)
+    layers = cpu.layers_of("dilated")
     passes = [workload for layer in layers for workload in layer.workloads(dtype="float32", layout="nhwc")]
     assert {(1, 1), (3, 3), (5, 5), (6, 6), (12, 12), (18, 18), (1, 128)} <= {each.dilation for each in passes}
     assert {(51, 5), (5, 51), (1, 7), (13, 13)} <= {each.kernel for each in passes}
     assert any(each.is_row for each in passes)
     names = [str(layer) for layer in layers]
     assert len({*names}) == len(names) and "VAN-B0@224 32×56×56 k7×7 d3" in names
+
+
+def test_transposed_layers_are_named_by_their_own_sizes_and_passes():
+    layers = cpu.layers_of("transposed")
+    assert [str(layer) for layer in layers] == [
+        "U-Net 144×28² k3 s2 transposed", "FCN 64×28² k4 s2 transposed",
+        "MedNeXt 64×24×24×24 k3×3×3 s2×2×2 transposed", "HiFi-GAN 256×1×512 k1×16 s1×8 transposed",
+    ]  # fmt: skip
+    passes = [workload for layer in layers for workload in layer.workloads(dtype="float32", layout="nchw")]
+    assert {workload.input_size for workload in passes} == {(56, 56), (47, 47, 47), (1, 4096)}
+    assert [layers[0].name_of(each.pass_) for each in passes[:3]] == ["dgrad", "fprop", "wgrad"]
+
+
+def test_a_transposed_layer_races_pytorchs_transposed_convolution(measured, monkeypatch):
+    monkeypatch.setattr(cpu, "TRANSPOSED_LAYERS", (replace(CPU_LAYERS[0], is_transposed=True),))
+    rows, results, _ = measured(
+        "--transposed", fprop=times_of(dwconv=1e3, pytorch_nhwc=9e3), wgrad=times_of(dwconv=1e3, pytorch_nchw=8e3),
+        dgrad=times_of(dwconv=1e3, pytorch_nhwc=7e3, pytorch_nchw=6e3),
+    )  # fmt: skip
+    assert results["benchmark"] == "cpu-transposed-nhwc"
+    assert [(row["pass"], row.get("ratio")) for row in rows] == [("dgrad", 9.0), ("fprop", 6.0), ("wgrad", None)]
+    assert [each.transposed for each in Races.asked if not each.control] == [True] * 3
 
 
 def test_without_seconds_what_is_untuned_stays_so(tmp_path, capsys, monkeypatch):

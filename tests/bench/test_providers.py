@@ -12,7 +12,15 @@ import torch.nn.functional as F
 
 from bench import providers
 from bench.cases import odd_workloads
-from bench.providers import causal_conv1d, cudnn_op, is_eager, onednn_blocked, plain
+from bench.providers import (
+    causal_conv1d,
+    cudnn_op,
+    is_eager,
+    onednn_blocked,
+    plain,
+    transposed,
+    transposed_providers,
+)
 from dwconv.measure.verify.cases import judge_all, make_case
 from dwconv.problems.workload import LAYOUTS, Workload
 
@@ -130,6 +138,35 @@ def test_onednns_own_layout_gives_the_result(workload):
 def test_what_onednns_own_layout_does_not_do_is_refused_with_a_reason(changes, why):
     with pytest.raises(ValueError, match=why):
         onednn_blocked(dataclasses.replace(FPROP, **changes), [])
+
+
+# -- PyTorch's transposed convolution --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("workload", [each for each in SYMMETRIC if each.multiplier == 1], ids=lambda each: each.key)
+def test_pytorchs_transposed_convolution_gives_the_result(workload):
+    """With sizes that a stride divides, and with others, which take an output padding."""
+    for strided in (
+        workload,
+        dataclasses.replace(workload, stride=(2, 3)[: workload.axes] + (2,) * (workload.axes - 2)),
+    ):
+        case = make_case(strided, data="integers")
+        for provider in transposed_providers(strided):
+            with torch.inference_mode():
+                assert judge_all([provider.make(case.inputs)()], case).right, provider.name
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"bias": True}, "no bias"),
+        ({"multiplier": 2}, "one output"),
+        ({"padding": ((1, 2), (1, 1))}, "both sides alike"),
+    ],
+)
+def test_what_is_no_pass_of_it_is_refused_with_a_reason(changes, why):
+    with pytest.raises(ValueError, match=why):
+        transposed(dataclasses.replace(FPROP, **changes), "nhwc", [])
 
 
 def test_the_op_of_pytorch_is_distinguished_from_other_ways_to_run_it():
