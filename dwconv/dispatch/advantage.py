@@ -36,6 +36,9 @@ where all of its passes are dwconv's, PyTorch's op 87 to 107 (``python -m bench 
 it pays for both: 55 to 175 µs more than PyTorch's op alone, on the stand-in for a GPU, whose launches cost nothing. On
 the road through C++ no mixture takes more there than PyTorch's op with its 194 µs: 94 to 198, and 24 without a pass of
 PyTorch's."""
+MIXED_TRANSPOSED_US = 40.0
+"""What a transposed layer on a CPU, of which some passes are kernels' and some PyTorch's op's, takes more of the host
+in a training step than PyTorch's op alone: it goes through Python, and calls PyTorch's op besides."""
 AS_FAST = 1.03
 """Times as long as its parts that a block takes at most which is as fast: such a difference is hardly seen in a
 step."""
@@ -162,6 +165,23 @@ def why_not_beside_host(
     return (
         f"the host is slower: through Python {mixed} takes {in_us(HOST_IN_PYTHON_US)} of it, PyTorch's kernels "
         f"{in_us(pytorch_us)} of the GPU"
+    )
+
+
+def why_not_mixed(decisions: Mapping[Pass, DispatchDecision], problem: Problem, target: Target) -> str:
+    """Why a transposed layer of which some passes are PyTorch's should run on its op in all; empty if it should not.
+    What is not known to save little may save enough."""
+    ours = {pass_: each for pass_, each in decisions.items() if each.provider == "dwconv"}
+    if not isinstance(target, CpuTarget) or not ours or ours.keys() >= {*problem.passes}:
+        return ""
+    if any(_pytorch_us(each) is None for each in ours.values()):
+        return ""
+    saved_us = sum(map(saves_us, ours.values()))
+    if saved_us > MIXED_TRANSPOSED_US:
+        return ""
+    return (
+        f"the host is slower: a transposed layer of which some passes are PyTorch's takes "
+        f"{in_us(MIXED_TRANSPOSED_US)} more of it, kernels save {in_us(saved_us)}"
     )
 
 

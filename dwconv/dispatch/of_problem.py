@@ -17,6 +17,7 @@ from dwconv.dispatch.advantage import (
     why_faster_at_once,
     why_not_beside_host,
     why_not_faster_as_one,
+    why_not_mixed,
     why_not_with_sweep,
 )
 from dwconv.dispatch.any_size import as_at
@@ -67,11 +68,16 @@ def decisions(
 
 
 def as_transposed(
-    found: Mapping[Pass, DispatchDecision], problem: Problem, target: Target | None, *, bias: bool
+    found: Mapping[Pass, DispatchDecision],
+    problem: Problem,
+    target: Target | None,
+    *,
+    bias: bool,
+    trains: bool = True,
 ) -> dict[Pass, DispatchDecision]:
     """What runs the passes of ``problem`` as those of the transposed convolution that it undoes: see
     ``workload.TRANSPOSED``. Its calls go through Python, a sweep adds its ``bias``, and no kernel has both of its
-    gradients. ``found``: what runs them as those of the problem."""
+    gradients. ``found``: what runs them as those of the problem. ``trains``: gradients are needed, too."""
     made = dict(found)
     made.pop("backward", None)
     if target is None:
@@ -80,6 +86,8 @@ def as_transposed(
         return _without_ours(made, reason)
     if bias and (reason := why_not_with_sweep(made["dgrad"], target)):
         made |= _without_ours({"dgrad": made["dgrad"]}, reason)
+    if trains and (reason := why_not_mixed(made, problem, target)):
+        return _without_ours(made, reason)
     return made
 
 

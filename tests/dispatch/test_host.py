@@ -11,7 +11,7 @@ import torch
 
 import dwconv
 from dwconv import native, settings
-from dwconv.dispatch.advantage import HOST_IN_PYTHON_US
+from dwconv.dispatch.advantage import HOST_IN_PYTHON_US, MIXED_TRANSPOSED_US
 from dwconv.dispatch.decision import DispatchDecision
 from dwconv.dispatch.of_problem import as_transposed, decisions
 from dwconv.problems.problem import Problem
@@ -79,6 +79,33 @@ def test_transposed_convolutions_always_go_through_python(logs: Path) -> None:
         found = as_transposed(decided(logs, PASSES, us), Problem.of(WORKLOAD), GPU, bias=False)
         assert {each.provider for each in found.values()} == {"dwconv" if is_ours else "pytorch"}
         assert is_ours or found["dgrad"].reason.startswith("the host is slower: through Python")
+
+
+@pytest.mark.parametrize("ours", [("fprop",), ("dgrad", "wgrad"), PASSES])
+def test_a_transposed_layer_with_passes_of_both_kinds_must_win_more_on_a_cpu(logs: Path, ours: Sequence[Pass]) -> None:
+    """Its calls take Python's time and PyTorch's op's."""
+    problem, device = Problem.of(workload_of()), torch.device("cpu")
+    for saved_us, wins in ((MIXED_TRANSPOSED_US - 5, False), (MIXED_TRANSPOSED_US + 5, True)):
+        (logs / "log.jsonl").unlink(missing_ok=True)
+        for pass_ in PASSES:
+            pytorch_us = 50.0 + saved_us / len(ours) if pass_ in ours else 1.0
+            plant(logs / "log.jsonl", [workload_of()], passes=[pass_], baseline_us=pytorch_us)
+        dwconv.reset()
+        found, target = decisions(problem, device)
+        kept = {pass_ for pass_, each in found.items() if each.provider == "dwconv"}
+        assert kept == {*ours}
+        made = as_transposed(found, problem, target, bias=False)
+        assert {pass_ for pass_, each in made.items() if each.provider == "dwconv"} == (
+            kept if wins or ours == PASSES else set()
+        )
+        if not wins and ours != PASSES:
+            assert made[ours[0]].reason == (
+                "the host is slower: a transposed layer of which some passes are PyTorch's takes 40.0 µs more of it, "
+                "kernels save 35.0 µs"
+            )
+        assert as_transposed(found, problem, target, bias=False, trains=False).keys() == made.keys()
+        alone = as_transposed(found, problem, target, bias=False, trains=False)
+        assert {pass_ for pass_, each in alone.items() if each.provider == "dwconv"} == kept
 
 
 def test_where_they_do_kernels_run_on_any_road(logs: Path, road: str) -> None:

@@ -148,6 +148,27 @@ def test_calls_of_the_function_run_under_convert(logs, functional):
     assert ("DwconvTransposed" in model(x).grad_fn.name()) is (functional is not False)
 
 
+def test_an_output_size_is_another_output_padding(logs):
+    """On the kernels, as in PyTorch."""
+    tune(logs, LAYER)
+    options = {name: value for name, value in options_of(LAYER).items() if name != "output_padding"}
+    plain = nn.ConvTranspose2d(8, 8, 3, groups=8, **options).to(memory_format=torch.channels_last)
+    layer, x = dwconv.convert(copy.deepcopy(plain)), images()
+    y = layer(x, output_size=(10, 12))
+    assert "DwconvTransposed" in y.grad_fn.name()
+    torch.testing.assert_close(y, plain(x, output_size=(10, 12)))
+    assert layer(x).shape == plain(x).shape == (2, 8, 9, 11)
+
+
+def test_an_export_has_pytorchs_op(logs):
+    tune(logs, LAYER)
+    plain, x = Decoder().to(memory_format=torch.channels_last), images()
+    program = torch.export.export(dwconv.convert(copy.deepcopy(plain)), (x,))
+    ops = {str(node.target) for node in program.graph.nodes if node.op == "call_function"}
+    assert "aten.conv_transpose2d.input" in ops and not any("dwconv" in each for each in ops)
+    torch.testing.assert_close(program.module()(x), plain(x))
+
+
 class Up(nn.ConvTranspose2d):
     """A user's own."""
 
