@@ -98,7 +98,7 @@ def make_pack_for_every_layer(candidates: Sequence[Candidate], target: Target, *
 
 def make_base_pack(name: ForcedVectorSet, *, taps: Collection[int] = ()) -> MadePack:
     """Put the pack that the package brings for a vector set into it, in the place of one that is there: kernels for the
-    usual layers, or for those of them with as many ``taps`` along a row.
+    usual layers, or for those of them with as many ``taps`` along their longest axis.
 
     Raises what ``make_pack`` does."""
     target = target_of_vector_set(name)

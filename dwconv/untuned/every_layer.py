@@ -13,7 +13,7 @@ import random
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from dwconv.problems.target import CpuTarget, Target, pack_target
 from dwconv.problems.workload import LAYOUTS, PASSES, DType, Layout, Pair, Pass, Sizes, Workload
@@ -22,8 +22,15 @@ from dwconv.schedules.cpu.shared.limits import vector_registers
 from dwconv.schedules.space import Config, ConfigSpace, Value
 from dwconv.schedules.template import Candidate, ScheduleTemplate, can_run, templates_for
 
-Kind = tuple[Sizes, Sizes, tuple[Pair, ...], Sizes]
-"""Kernel, stride, padding and dilation."""
+
+class Kind(NamedTuple):
+    """What layers of one kind have in common."""
+
+    kernel: Sizes
+    stride: Sizes
+    padding: tuple[Pair, ...]
+    dilation: Sizes
+    is_row: bool = False
 
 
 def _kinds() -> Iterator[Kind]:
@@ -33,18 +40,43 @@ def _kinds() -> Iterator[Kind]:
             yield _square(taps, stride)
     for taps in (3, 5, 7):
         for dilation in (2, 3):
-            yield (taps,) * 2, (1, 1), (_half(dilation * (taps - 1) + 1),) * 2, (dilation,) * 2
+            yield _same((taps, taps), (dilation, dilation))
         for stride in (1, 2):
-            yield (taps,) * 2, (stride,) * 2, ((0, 0),) * 2, (1, 1)
+            yield Kind((taps,) * 2, (stride,) * 2, ((0, 0),) * 2, (1, 1))
+    for dilation in (4, 5, 6, 12, 18):  # of branches, and of pyramids
+        yield _same((3, 3), (dilation, dilation))
+    for taps, dilation in ((5, 1), (7, 3)):  # the rows and columns of larger ones
+        yield _same((1, taps), (1, dilation))
+        yield _same((taps, 1), (dilation, 1))
     for taps in (2, 4):  # as padding="same" pads them
-        yield (taps,) * 2, (1, 1), ((taps // 2 - 1, taps // 2),) * 2, (1, 1)
-    for taps in range(3, 32, 2):
-        yield (1, taps), (1, 1), ((0, 0), _half(taps)), (1, 1)
-    for causal in ((3, 3), (3, 0)):  # all outputs, of which some are cut off, or as many as inputs
-        yield (1, 4), (1, 1), ((0, 0), causal), (1, 1)
+        yield Kind((taps,) * 2, (1, 1), ((taps // 2 - 1, taps // 2),) * 2, (1, 1))
+    yield from _halving((2, 2), (4, 4), (2, 2, 2))
+    yield from _rows()
     for taps, strides in ((3, ((1, 1, 1), (1, 2, 2), (2, 2, 2))), (5, ((1, 1, 1),))):
         for each in strides:
-            yield (taps,) * 3, each, (_half(taps),) * 3, (1, 1, 1)
+            yield Kind((taps,) * 3, each, (_half(taps),) * 3, (1, 1, 1))
+
+
+def _rows() -> Iterator[Kind]:
+    for taps in range(3, 32, 2):
+        yield Kind((1, taps), (1, 1), ((0, 0), _half(taps)), (1, 1), is_row=True)
+    for causal in ((3, 3), (3, 0)):  # all outputs, of which some are cut off, or as many as inputs
+        yield Kind((1, 4), (1, 1), ((0, 0), causal), (1, 1), is_row=True)
+    for dilation in (2, 4, 8):
+        yield _same((1, 3), (1, dilation))._replace(is_row=True)
+    for taps, stride, side in ((4, 2, 1), (8, 4, 2), (16, 8, 4), (16, 8, 0), (10, 5, 0)):  # up, and banks of filters
+        yield Kind((1, taps), (1, stride), ((0, 0), (side, side)), (1, 1), is_row=True)
+
+
+def _halving(*kernels: Sizes) -> Iterator[Kind]:
+    """To half of the size; the other way round they are what transposed layers double it by."""
+    for kernel in kernels:
+        yield Kind(kernel, (2,) * len(kernel), ((kernel[0] // 2 - 1,) * 2,) * len(kernel), (1,) * len(kernel))
+
+
+def _same(kernel: Sizes, dilation: Sizes) -> Kind:
+    reach = (step * (taps - 1) + 1 for step, taps in zip(dilation, kernel, strict=True))
+    return Kind(kernel, (1, 1), tuple(map(_half, reach)), dilation)
 
 
 def _half(taps: int) -> Pair:
@@ -54,19 +86,21 @@ def _half(taps: int) -> Pair:
 def is_usual(workload: Workload) -> bool:
     """True of the layers that the package itself brings kernels for: the others are rare."""
     taps = max(workload.kernel)
+    if max(workload.dilation) > _USUAL_DILATION:
+        return False
     if workload.axes == 3:
         return taps <= 3
     return taps <= _USUAL_TAPS or (workload.kernel[0] == 1 and taps in _USUAL_ROWS)
 
 
-_USUAL_TAPS, _USUAL_ROWS = 11, (15, 31)
+_USUAL_TAPS, _USUAL_ROWS, _USUAL_DILATION = 11, (15, 31), 3
 
 
 def _square(taps: int, stride: int) -> Kind:
-    return (taps,) * 2, (stride,) * 2, (_half(taps),) * 2, (1, 1)
+    return Kind((taps,) * 2, (stride,) * 2, (_half(taps),) * 2, (1, 1))
 
 
-_MULTIPLIED = (_square(3, 1), _square(3, 2), _square(5, 1))
+_MULTIPLIED = (_square(3, 1), _square(3, 2), _square(5, 1), _square(7, 1))
 """On a CPU also with a multiplier of 2."""
 _FEW = (_square(3, 1), _square(3, 2), _square(5, 1), _square(5, 2), _square(7, 1))
 """On a CPU, in NHWC, also for fewer channels than a vector has."""
@@ -78,11 +112,11 @@ _BATCH, _GPU_BATCH, _CHANNELS, _DEPTH, _SIZE, _LENGTH = 8, 64, 192, 4, 28, 512
 
 def candidates(target: Target, *, dtype: DType = "float32", taps: Collection[int] = ()) -> list[Candidate]:
     """Kernels of each pass, with and without a bias, of each layer that such a pack has; or of those with as many
-    ``taps`` along a row."""
+    ``taps`` along their longest axis."""
     return [
         Candidate(each, config)
         for workload in _layers(dtype, target)
-        if not taps or workload.kernel[-1] in taps
+        if not taps or max(workload.kernel) in taps
         for each in passes_of(workload)
         if can_run(each, target)
         for template in templates_for(each, target)
@@ -113,6 +147,7 @@ def _for_layer(workload: Workload, target: Target) -> list[Candidate]:
         kernel=workload.kernel, stride=workload.stride, padding=workload.padding, dilation=workload.dilation,
         dtype=workload.dtype, layout=workload.layout, batch=_BATCH if is_for_cpu else _GPU_BATCH,
         channels=_few(workload.pass_, workload.multiplier) if few else _CHANNELS, multiplier=workload.multiplier,
+        is_row=workload.is_row,
     ).for_pass(workload.pass_)  # fmt: skip
     layer = replace(layer, bias=workload.bias)
     if layer.layer_kind != workload.layer_kind:
@@ -220,8 +255,7 @@ def _layers(dtype: DType, target: Target) -> Iterator[Workload]:
 
 
 def _of_kind(kind: Kind, **more: Any) -> Workload:
-    kernel, stride, padding, dilation = kind
-    return any_layer(kernel=kernel, stride=stride, padding=padding, dilation=dilation, **more)
+    return any_layer(**kind._asdict(), **more)
 
 
 def has_few_channels(workload: Workload, target: Target) -> bool:
@@ -247,11 +281,12 @@ def any_layer(
     layout: Layout = "nhwc",
     channels: int = _CHANNELS,
     multiplier: int = 1,
+    is_row: bool = False,
 ) -> Workload:
-    """An fprop of any size and any number of channels."""
+    """An fprop of any size and any number of channels; with ``is_row`` of a sequence."""
     dilation = dilation or (1,) * len(kernel)
     times = 1 if channels >= _CHANNELS else _TIMES_OF_FEW
-    sizes = (1, _LENGTH * times**2) if kernel[0] == 1 else (_DEPTH, _SIZE * times, _SIZE * times)[-len(kernel) :]
+    sizes = (1, _LENGTH * times**2) if is_row else (_DEPTH, _SIZE * times, _SIZE * times)[-len(kernel) :]
     reach = [step * (taps - 1) + 1 for step, taps in zip(dilation, kernel, strict=True)]
     return Workload(
         pass_="fprop",

@@ -18,11 +18,11 @@ from dwconv.errors import BuildError, DwconvWarning
 from dwconv.kernels.artifact import Artifact
 from dwconv.packs.make import counted, make_pack_for_every_layer
 from dwconv.problems.target import FORCED_VECTOR_SETS, parse_target, target_of_vector_set
-from dwconv.problems.workload import LAYOUTS
+from dwconv.problems.workload import LAYOUTS, PASSES, Workload
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import Candidate, templates_for
 from dwconv.system import cpu_facts
-from dwconv.untuned.every_layer import any_layer, candidates, configs, passes_of
+from dwconv.untuned.every_layer import any_layer, candidates, configs, for_layer, passes_of
 from tests.packs.clean import run_clean
 from tests.packs.forging import forge_kernels
 from tests.packs.test_export import error_of
@@ -33,15 +33,19 @@ pytestmark = pytest.mark.skipif(not SETS, reason="this CPU has no set of vectors
 
 @pytest.fixture(scope="module")
 def of_every_layer(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A pack of the three passes of a 3×3 kernel of stride 1, with a multiplier, too, and for few channels; and of a
-    contiguous one of 3×3×3."""
+    """A pack of the three passes of a 3×3 kernel of stride 1, with a dilation or a multiplier, too, and for few
+    channels; of one of 4×4 of stride 2; of a row and a column of an image; and of a contiguous one of 3×3×3."""
     if shutil.which(settings.linker()) is None:
         pytest.skip("packs for a CPU are linked by a C++ compiler")
     target = target_of_vector_set(SETS[-1])
-    dense = [each for each in candidates(target, taps=[3]) if not each.workload.bias and max(each.workload.stride) == 1]
+    every = [each for each in candidates(target, taps=[3, 4, 7]) if not each.workload.bias]
+    dense = [each for each in every if max(each.workload.stride) == 1 and max(each.workload.dilation) <= 2]
     few = [each for each in dense if each.workload.kernel == (3, 3)]
     few = [each for each in few if each.workload.layout == "nhwc" or each.workload.multiplier == 1]
     few += [each for each in dense if each.workload.axes == 3 and each.workload.layout == "nchw"]
+    of_images = [each for each in every if each.workload.layout == "nhwc" and not each.workload.is_row]
+    few += [each for each in of_images if (each.workload.kernel, each.workload.stride) == ((4, 4), (2, 2))]
+    few += [each for each in of_images if each.workload.kernel in ((1, 7), (7, 1))]
     return make_pack_for_every_layer(few, target, folder=tmp_path_factory.mktemp("packs") / "pack").folder
 
 
@@ -53,12 +57,17 @@ dwconv.load_pack({pack!r}, unmeasured=True)
 torch.manual_seed(0)
 from dwconv.call.call_plan import plans
 last, planes = torch.channels_last, torch.contiguous_format
-LAYERS = ((last, 16, 1, (4, 9, 7), (1, 30, 5)), (last, 41, 1, (2, 6, 13), (1, 1, 1)), (planes, 3, 1, (2, 7, 40)),
-          (planes, 5, 1, (2, 3, 7, 9), (1, 1, 20, 2)),
-          (last, 5, 1, (4, 9, 7), (1, 30, 5)), (last, 24, 2, (2, 6, 13), (1, 1, 1)))
-for lies, channels, times, *sizes in LAYERS:
-    convolution = torch.nn.Conv2d if len(sizes[0]) == 3 else torch.nn.Conv3d
-    layer = convolution(channels, times * channels, 3, padding=1, groups=channels)
+of_images, of_volumes, up = torch.nn.Conv2d, torch.nn.Conv3d, torch.nn.ConvTranspose2d
+k3, dilated, doubled = {{"kernel_size": 3, "padding": 1}}, {{"kernel_size": 3, "padding": 2, "dilation": 2}}, {{
+    "kernel_size": 4, "stride": 2, "padding": 1}}
+along = {{"kernel_size": (1, 7), "padding": (0, 9), "dilation": (1, 3)}}
+LAYERS = ((of_images, k3, last, 16, 1, (4, 9, 7), (1, 30, 5)), (of_images, k3, last, 41, 1, (2, 6, 13), (1, 1, 1)),
+          (of_images, k3, planes, 3, 1, (2, 7, 40)), (of_volumes, k3, planes, 5, 1, (2, 3, 7, 9), (1, 1, 20, 2)),
+          (of_images, k3, last, 5, 1, (4, 9, 7), (1, 30, 5)), (of_images, k3, last, 24, 2, (2, 6, 13), (1, 1, 1)),
+          (of_images, dilated, last, 16, 1, (2, 9, 7)), (of_images, along, last, 16, 1, (2, 9, 7), (1, 3, 30)),
+          (up, doubled, last, 20, 1, (2, 5, 7), (1, 1, 1)))
+for convolution, how, lies, channels, times, *sizes in LAYERS:
+    layer = convolution(channels, times * channels, groups=channels, **how)
     exact = copy.deepcopy(layer).double()
     dwconv.convert(layer.to(memory_format=lies))
     for batch, *size in sizes:
@@ -75,7 +84,7 @@ assert ran == {layers} * [["dgrad", "fprop", "wgrad"]], ran
 
 
 def test_layers_of_any_size_train_without_tvm(of_every_layer, tmp_path):
-    done = run_clean(tmp_path, TRAINING.format(pack=str(of_every_layer), threads=torch.get_num_threads(), layers=11))
+    done = run_clean(tmp_path, TRAINING.format(pack=str(of_every_layer), threads=torch.get_num_threads(), layers=16))
     assert done.returncode == 0, done.stderr
 
 
@@ -144,7 +153,7 @@ def test_a_wrong_kernel_is_found_at_first_use_and_pytorchs_op_runs(of_every_laye
     [
         (["--target", "cpu"], "or for an architecture of GPUs; use cpu:avx512, cpu:avx2, cpu:neon or cuda:sm_90"),
         (["--target", "cpu:avx2", "--shape", "1,8,9,9", "--kernel", "3"], "--shape goes without --generic"),
-        (["--target", "cpu:avx2", "--kernel", "8"], "kernel=8: no pack for every layer has it"),
+        (["--target", "cpu:avx2", "--kernel", "12"], "kernel=12: no pack for every layer has it"),
     ],
 )
 def test_the_command_refuses_bad_input(options, words, capsys, tmp_path):
@@ -180,11 +189,50 @@ def test_all_passes_of_the_kernels_of_known_networks_are_in_it(target):
     padded += [((taps, taps), stride, (taps // 2,) * 2) for taps in (3, 5, 7, 9, 11) for stride in (1, 2)]
     padded += [((taps, taps), 1, (taps // 2,) * 2) for taps in (13, 27, 29, 31)]  # RepLKNet
     padded += [((3, 3, 3), stride, (1, 1)) for stride in (1, 2)]  # X3D, MedNeXt
+    padded += [((4, 4), 2, (1, 1)), ((2, 2), 2, (0, 0)), ((2, 2, 2), 2, (0, 0))]  # up by transposed layers
+    dilated = [  # VAN, the same of rows and columns, UniRepLKNet, DeepLab
+        *(
+            ((taps, taps), dilation)
+            for taps, dilation in ((7, 3), (7, 2), (3, 3), (3, 4), (3, 5), (3, 6), (3, 12), (3, 18))
+        ),
+        *((kernel, dilation) for taps, dilation in ((5, 1), (7, 3)) for kernel in ((1, taps), (taps, 1))),
+    ]
     for layout in LAYOUTS if target == "avx512" else ("nhwc",):
         for kernel, stride, beside in padded:
             padding = tuple((0, 0) if taps == 1 else beside for taps in kernel)
-            layer = any_layer(kernel=kernel, stride=(stride,) * len(kernel), padding=padding, layout=layout)
+            is_row, strides = kernel[0] == 1, (stride,) * len(kernel)
+            layer = any_layer(kernel=kernel, stride=strides, padding=padding, layout=layout, is_row=is_row)
             assert {each.layer_kind for each in passes_of(layer)} <= found, layer.key
+        for kernel, dilation in dilated:
+            steps = tuple(1 if taps == 1 else dilation for taps in kernel)
+            sides = tuple((taps // 2 * step,) * 2 for taps, step in zip(kernel, steps, strict=True))
+            layer = any_layer(kernel=kernel, stride=(1, 1), padding=sides, dilation=steps, layout=layout)
+            assert {each.layer_kind for each in passes_of(layer)} <= found, layer.key
+        for taps, stride, side, step in (
+            (3, 1, 2, 2),
+            (3, 1, 8, 8),
+            (16, 8, 4, 1),
+            (10, 5, 0, 1),
+        ):  # TCN, HiFi-GAN, banks
+            row = {"kernel": (1, taps), "stride": (1, stride), "padding": ((0, 0), (side, side)), "dilation": (1, step)}
+            layer = any_layer(**row, layout=layout, is_row=True)
+            assert {each.layer_kind for each in passes_of(layer)} <= found, layer.key
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_race_has_kernels_for_rows_and_columns_of_images(layout):
+    """Images of one row are sequences: what is cut for them is of no use here."""
+    target = target_of_vector_set(SETS[-1])
+    for kernel, padding in (((1, 7), ((0, 0), (9, 9))), ((7, 1), ((9, 9), (0, 0))), ((51, 5), ((25, 25), (2, 2)))):
+        dilation = tuple(3 if taps == 7 else 1 for taps in kernel)
+        layer = Workload(
+            pass_="fprop", batch=2, channels=64, input_size=(28, 28), kernel=kernel, padding=padding, dilation=dilation,
+            layout=layout,
+        )  # fmt: skip
+        for pass_ in PASSES:
+            found = for_layer(layer.for_pass(pass_), target)
+            assert found and {each.workload.layer_kind for each in found} == {layer.for_pass(pass_).layer_kind}
+            assert not found[0].workload.is_row
 
 
 def test_a_small_channels_last_kernel_has_two_configurations_each():
@@ -198,7 +246,7 @@ def test_a_small_channels_last_kernel_has_two_configurations_each():
 
 def test_for_a_gpu_there_are_five_configurations_of_each_kernel_the_estimated_best_first():
     target = parse_target("cuda:sm_90")
-    workload = any_layer(kernel=(1, 4), stride=(1, 1), padding=((0, 0), (3, 0)))
+    workload = any_layer(kernel=(1, 4), stride=(1, 1), padding=((0, 0), (3, 0)), is_row=True)
     template, *others = templates_for(workload, target)
     found = configs(template, workload, target)
     assert not others and len(set(found)) == 5
@@ -206,5 +254,5 @@ def test_for_a_gpu_there_are_five_configurations_of_each_kernel_the_estimated_be
     costs = [template.estimate_us(workload, config, target) for config in found[1:4]]
     assert costs == sorted(costs)
     assert any(config.vector_c <= 2 for config in found), "for layers of few channels"
-    rare = any_layer(kernel=(1, 31), stride=(1, 1), padding=((0, 0), (15, 15)))
+    rare = any_layer(kernel=(1, 31), stride=(1, 1), padding=((0, 0), (15, 15)), is_row=True)
     assert len(configs(template, rare, target)) == 2
