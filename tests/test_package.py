@@ -157,7 +157,7 @@ def test_an_error_shows_its_cause_only_where_that_is_in_code_of_the_users():
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Raise) and node.exc and node.cause and not isinstance(node.cause, ast.Constant)
     ]
-    told = ("described_error(", "first_line(", "_why(module, error)", "StageFailed(", "RankLost(")
+    told = ("described_error(", "first_line(", "telling_line(", "_why(module, error)", "StageFailed(", "RankLost(")
     wrong = [f"{path}: {raised}" for path, raised in chained if not any(each in raised for each in told)]
     assert wrong == ["kernels/entry.py: ValueError(f'not a message: {error}')"] and len(chained) > len(wrong)
 

@@ -24,7 +24,7 @@ from dwconv.call.untuned_warnings import warn_once
 from dwconv.dispatch import legality, loaded_packs
 from dwconv.dispatch.kernel_state import KernelState
 from dwconv.errors import BuildError
-from dwconv.kernels.cpu import first_line
+from dwconv.kernels.cpu import telling_line
 from dwconv.problems.target import Target
 from dwconv.system import forks
 
@@ -65,7 +65,7 @@ def attempt(make: Callable[[], Made]) -> tuple[Made | None, str]:
     except NotNow:
         raise
     except Exception as error:  # noqa: BLE001  whatever a record, a cache or TVM makes go wrong: PyTorch can go on
-        return None, first_line(error)
+        return None, telling_line(error)
 
 
 def kernel_of(candidate: Candidate, target: Target, device: torch.device) -> Kernel:

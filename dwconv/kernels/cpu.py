@@ -28,7 +28,7 @@ def build_cpu(candidate: Candidate, target: CpuTarget) -> Artifact:
     except DwconvError:
         raise
     except Exception as error:
-        raise BuildError(f"{candidate.config.template}: {first_line(error)}") from error
+        raise BuildError(f"{candidate.config.template}: {telling_line(error)}") from error
     return Artifact(
         candidate=candidate,
         kind="cpu",
@@ -141,7 +141,7 @@ def extent(expression: Any) -> int | Extent:
     raise BuildError(f"the size {expression} is not a multiple of {symbols[0].name}")
 
 
-def first_line(error: BaseException) -> str:
+def telling_line(error: BaseException) -> str:
     """The line of an exception with the error: TVM's messages begin with a traceback."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     telling = [line for line in lines if "Error:" in line or "Check failed" in line]

@@ -14,7 +14,7 @@ from typing import Any
 
 from dwconv.errors import BuildError, DwconvError
 from dwconv.kernels.artifact import Argument, Artifact, Extent, Launch, Scalar
-from dwconv.kernels.cpu import describe, extent, first_line
+from dwconv.kernels.cpu import describe, extent, telling_line
 from dwconv.kernels.nvrtc import compile_cubin
 from dwconv.problems.target import CudaTarget
 from dwconv.schedules.cuda.gpu.hardware import COPIES_VECTORS
@@ -33,7 +33,7 @@ def build_cuda(candidate: Candidate, target: CudaTarget) -> Artifact:
     except DwconvError:
         raise
     except Exception as error:
-        raise BuildError(f"{candidate.config.template}: {first_line(error)}") from error
+        raise BuildError(f"{candidate.config.template}: {telling_line(error)}") from error
     compiled = compile_cubin(source, arch=target.arch, fast_math=target.fast_math)
     dynamic = max(launch.shared_bytes for launch in launches)
     return Artifact(

@@ -26,7 +26,7 @@ import torch
 
 from dwconv import native, settings
 from dwconv.errors import CannotBeCaptured
-from dwconv.kernels.cpu import first_line
+from dwconv.kernels.cpu import telling_line
 from dwconv.measure.clock.timing import Call, Clock, CpuClock, Effort, InTurn, Lap
 from dwconv.problems.target import Target
 from dwconv.system.versions import can_build
@@ -93,7 +93,7 @@ class CudaClock:
                     call()
         except RuntimeError as error:
             self._pool = None  # a capture that failed goes on recording to it
-            raise CannotBeCaptured(f"it cannot be captured in a CUDA graph: {first_line(error)}") from error
+            raise CannotBeCaptured(f"it cannot be captured in a CUDA graph: {telling_line(error)}") from error
         finally:
             torch.cuda.set_stream(stream)  # a capture that failed leaves its own stream current
         return graph
