@@ -135,10 +135,11 @@ def _segment(module: Any, part: Part, *, threads: int) -> Any:
         [module.LaneStep(each.task, each.threads, each.waits, each.signals) for each in lane] for lane in segment.lanes
     ]
     taken = ready and module.Ready(
-        ready.tasks, ready.readers, ready.needs, ready.kinds, ready.makes,
+        ready.tasks, ready.readers, ready.needs, ready.kinds, ready.threads, ready.us, ready.makes,
         [module.Stored(bytes_, read_by) for bytes_, read_by in ready.stored], ready.held, ready.limit, ready.way_us,
+        ready.widths, ready.cores,
     )  # fmt: skip
-    return module.Segment(lanes, cores_of_lanes(segment, threads=threads), segment.is_narrow, taken)
+    return module.Segment(lanes, cores_of_lanes(segment, threads=threads), segment.teams, segment.is_narrow, taken)
 
 
 def by_schedule(cut: CutGraph, schedule: Schedule) -> ScheduledGraph:
@@ -149,7 +150,7 @@ def by_schedule(cut: CutGraph, schedule: Schedule) -> ScheduledGraph:
         before: set[int] = set()
         limit = peak_bytes(cut.held, schedule)
         for segment in segments(cut, schedule):
-            decides = len(segment.lanes) > 1 and segment.is_narrow and decides_at_run_time(schedule)
+            decides = len(segment.lanes) > 1 and decides_at_run_time(schedule)
             taken = ready(cut, schedule, segment, before=before, limit=limit) if decides else None
             made.append(Part(segment=segment, ready=taken))
             before |= {step.task for lane in segment.lanes for step in lane}

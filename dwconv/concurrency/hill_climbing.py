@@ -1,39 +1,58 @@
-"""A task's time by its number of threads, found by hill climbing: a few timed runs for each signature.
+"""A task's time by its number of threads, and by which cores these are, found by hill climbing: a few timed runs for
+each signature.
 
 threads  1   2   4   8   16   32     doubling, until the time has risen twice in a row; all cores are the last
          └───┴───┴───●───×────×
                    6 ● 12            then halfway to the neighbours that were tried, as long as that is faster
+spread             × │ ×             then, where cores differ, to another grouping of as many cores, and from there to
+compact          4 ● ●               the neighbours again
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Protocol
 
 import numpy as np
 
 from dwconv.concurrency.cutting import work_us
-from dwconv.concurrency.schedule import ScalingCurve, Task, TaskGraph
+from dwconv.concurrency.schedule import Grouping, ScalingCurve, Task, TaskGraph
+from dwconv.concurrency.topology import ALIKE, Topology
 
-Timed = Callable[[Task, int], float]
-"""Microseconds of a task with that many threads, measured."""
+
+class Timed(Protocol):
+    """Microseconds of a task with that many threads, measured, on cores of a grouping."""
+
+    def __call__(self, task: Task, threads: int, /, *, grouping: Grouping = "") -> float: ...
+
 
 _RISES = 2
 """The climb ends after this many counts in a row that are slower than the best."""
+_CLEARLY, _KEEPING_US = 0.97, 20.0
+"""A grouping is faster than what the system does if it takes less than this share of its time, with the microseconds
+that it takes to keep a team of threads somewhere and to let it go."""
 
 
 class HillClimbing:
     """Curves of tasks, by timing a few counts of each signature."""
 
-    def __init__(self, *, cores: int) -> None:
-        self._cores = cores
+    def __init__(self, *, cores: int, topology: Topology = ALIKE) -> None:
+        self._cores, self._topology = cores, topology
         self.tried_us: dict[str, dict[int, float]] = {}
         """By signature, the counts that were timed."""
+        self._groupings: dict[str, dict[int, Grouping]] = {}
 
     def curve(self, task: Task, timed: Timed) -> ScalingCurve:
         """The time of ``task`` for 1 to all cores. Calls ``timed`` only for a signature that is new."""
         if task.signature not in self.tried_us:
-            self.tried_us[task.signature] = _climb(lambda threads: timed(task, threads), cores=self._cores)
-        return interpolated(self.tried_us[task.signature], cores=self._cores)
+            tried = _climb(lambda threads: timed(task, threads), cores=self._cores)
+            self.tried_us[task.signature] = tried
+            self._groupings[task.signature] = _grouped(
+                lambda threads, grouping: timed(task, threads, grouping=grouping), tried, topology=self._topology
+            )
+        curve = interpolated(self.tried_us[task.signature], cores=self._cores)
+        return replace(curve, groupings=self._groupings[task.signature])
 
 
 def _climb(timed: Callable[[int], float], *, cores: int) -> dict[int, float]:
@@ -64,11 +83,43 @@ def _doubled(timed: Callable[[int], float], *, cores: int) -> dict[int, float]:
     return tried
 
 
+def _grouped(
+    timed: Callable[[int, Grouping], float], tried: dict[int, float], *, topology: Topology
+) -> dict[int, Grouping]:
+    """Climb on from the best count that was ``tried``, over the groupings of its cores, then over the counts beside it
+    in the best of these, until nothing is faster. By count, the grouping that is faster than what the system does;
+    ``tried`` then has its time."""
+    found: dict[int, Grouping] = {}
+    looked: set[tuple[int, Grouping]] = set()
+
+    def look(count: int, grouping: Grouping) -> None:
+        if (count, grouping) not in looked and grouping in topology.groupings(count):
+            looked.add((count, grouping))
+            us = timed(count, grouping) + _KEEPING_US
+            if us < tried[count] * (1.0 if count in found else _CLEARLY):
+                tried[count], found[count] = us, grouping
+
+    while True:
+        best = min(sorted(tried), key=tried.__getitem__)
+        for grouping in topology.groupings(best):
+            look(best, grouping)
+        if best in found:
+            for count in _beside(best, tried):
+                look(count, found[best])
+        if tried[best] == min(tried.values()):
+            return found
+
+
 def _halfway_to_neighbours(best: int, tried: dict[int, float]) -> list[int]:
     """The counts in the middle between the best and the nearest ones tried on either side."""
-    below = max((count for count in tried if count < best), default=best)
-    above = min((count for count in tried if count > best), default=best)
+    below, above = _beside(best, tried)
     return sorted({(below + best) // 2, (best + above + 1) // 2} - {best})
+
+
+def _beside(best: int, tried: dict[int, float]) -> tuple[int, int]:
+    """The nearest counts tried below and above; the best one itself where there is none."""
+    below = max((count for count in tried if count < best), default=best)
+    return below, min((count for count in tried if count > best), default=best)
 
 
 # -- a whole curve from the times of a few counts ----------------------------------------------------------------------

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from graphlib import TopologicalSorter
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -66,6 +66,8 @@ class ScalingCurve:
 
     median_us: Mapping[int, float]
     """By number of threads, from 1 up without a gap."""
+    groupings: Mapping[int, Grouping] = field(default_factory=dict)
+    """By number of threads, the grouping of its cores, where one is faster than what the system does."""
 
     def best_threads(self) -> int:
         """The count of least time; of equals, the smallest."""
@@ -109,6 +111,8 @@ class Machine:
     slots: ExtraSlots = ExtraSlots()
 
 
+Grouping = Literal["", "spread", "compact", "paired"]
+"""Of the cores of a task; empty: the system places its threads."""
 Count = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
 Threads = Annotated[int, msgspec.Meta(ge=1, le=4096)]
 Microseconds = Annotated[float, msgspec.Meta(ge=0, lt=1e18)]
@@ -122,6 +126,7 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     threads: Threads
     start_us: Microseconds
     end_us: Microseconds
+    grouping: Grouping = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,7 +151,7 @@ class Schedule:
     @property
     def shape(self) -> object:
         """Equal for schedules that run alike."""
-        return tuple((each.task, each.worker, each.threads) for each in self.in_order)
+        return tuple((each.task, each.worker, each.threads, each.grouping) for each in self.in_order)
 
 
 def makespan_us(placements: Sequence[Placement]) -> float:

@@ -7,8 +7,8 @@ In a segment of several lanes all tasks have one thread: its lanes are threads o
 tasks, so that the process never has more of these threads than cores. Where a wide task runs beside another, there is
 one segment, and each lane has a team of its own.
 
-The lanes of a schedule with S3 take what is ready, where all tasks have one thread: the schedule gives the numbers of
-threads, and the order to begin with.
+The lanes of a schedule with S3 take what is ready: the schedule gives the numbers of threads, and the order to begin
+with. A lane takes no task of more threads than the schedule has on it.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from dataclasses import dataclass
 from dwconv import settings
 from dwconv.concurrency.interference import kind_of_task
 from dwconv.concurrency.lanes import by_worker, handed
-from dwconv.concurrency.schedule import Placement, Schedule, Stored
+from dwconv.concurrency.schedule import Grouping, Placement, Schedule, Stored
 from dwconv.concurrency.second_threads import processor_of
 from dwconv.concurrency.tasks import CutGraph
+from dwconv.concurrency.topology import ALIKE, topology
 from dwconv.system.cpu_facts import cores_of_this_process
 
 
@@ -46,6 +47,15 @@ class Segment:
     """The caller's first."""
     workers: tuple[int, ...]
     """By lane, the worker of the schedule."""
+    groupings: tuple[Grouping, ...] = ()
+    """By lane, of its cores; none if the system places all of them."""
+
+    @property
+    def teams(self) -> list[int]:
+        """By lane, how many threads are kept on its cores with it; 0 if the system places them."""
+        if not any(self.groupings):
+            return [0 for _ in self.lanes]
+        return [width if grouping else 0 for width, grouping in zip(self.widths, self.groupings, strict=True)]
 
     @property
     def is_narrow(self) -> bool:
@@ -66,6 +76,7 @@ def segments(cut: CutGraph, schedule: Schedule) -> list[Segment]:
     found: list[Segment] = []
     alone: list[Placement] = []
     narrow: list[Placement] = []
+    grouping: Grouping | None = None
 
     def end_narrow() -> None:
         workers = sorted({each.worker for each in narrow})
@@ -77,6 +88,8 @@ def segments(cut: CutGraph, schedule: Schedule) -> list[Segment]:
         narrow.clear()
 
     def end_alone() -> None:
+        nonlocal grouping
+        grouping = None
         if alone:
             found.append(_segment(cut, [alone], [0]))
             alone.clear()
@@ -86,6 +99,9 @@ def segments(cut: CutGraph, schedule: Schedule) -> list[Segment]:
             narrow.append(each)
         else:
             end_narrow()
+            if grouping not in (None, each.grouping):
+                end_alone()
+            grouping = each.grouping
             alone.append(each)
     end_narrow()
     end_alone()
@@ -116,7 +132,16 @@ def _segment(cut: CutGraph, placed: Sequence[Sequence[Placement]], workers: Sequ
         )
         for lane in placed
     )  # fmt: skip
-    return Segment(lanes=lanes, workers=tuple(workers))
+    return Segment(lanes=lanes, workers=tuple(workers), groupings=tuple(map(_grouping, placed)))
+
+
+def _grouping(lane: Sequence[Placement]) -> Grouping:
+    """Of the cores of a lane: the one in which its tasks of several threads take most of their time."""
+    us: Counter[Grouping] = Counter()
+    for each in lane:
+        if each.threads > 1:
+            us[each.grouping] += each.end_us - each.start_us
+    return max(us, key=us.__getitem__, default="")
 
 
 # -- tasks that lanes take when they are ready -------------------------------------------------------------------------
@@ -131,6 +156,9 @@ class Ready:
     needs: tuple[int, ...]
     """How many tasks of the segment each waits for."""
     kinds: tuple[int, ...]
+    threads: tuple[int, ...]
+    us: tuple[float, ...]
+    """What they take."""
     makes: tuple[int, ...]
     """Bytes of their results."""
     stored: tuple[tuple[int, tuple[int, ...]], ...]
@@ -141,6 +169,10 @@ class Ready:
     """Bytes that the results may take."""
     way_us: tuple[float, ...]
     """From the start of the task to the end of the longest chain that waits for it."""
+    widths: tuple[int, ...]
+    """By lane, the threads that it has."""
+    cores: int
+    """Of all lanes."""
 
 
 def decides_at_run_time(schedule: Schedule) -> bool:
@@ -155,6 +187,7 @@ def ready(cut: CutGraph, schedule: Schedule, segment: Segment, *, before: Collec
     tasks = [each.task for each in schedule.in_order if each.task in mine]
     place = {task: at for at, task in enumerate(tasks)}
     took_us = {placed.task: placed.end_us - placed.start_us for placed in schedule.placements}
+    threads = {placed.task: placed.threads for placed in schedule.placements}
     readers: list[list[int]] = [[] for _ in tasks]
     for task in tasks:
         for needed in cut.graph.tasks[task].needs:
@@ -172,6 +205,8 @@ def ready(cut: CutGraph, schedule: Schedule, segment: Segment, *, before: Collec
         readers=tuple(map(tuple, readers)),
         needs=tuple(sum(needed in place for needed in cut.graph.tasks[task].needs) for task in tasks),
         kinds=tuple(kind_of_task(cut.graph.tasks[task]) for task in tasks),
+        threads=tuple(threads[task] for task in tasks),
+        us=tuple(took_us[task] for task in tasks),
         makes=tuple(makes[task] for task in tasks),
         stored=tuple(
             (each.bytes, tuple(place[reader] for reader in each.read_by if reader in place))
@@ -181,6 +216,8 @@ def ready(cut: CutGraph, schedule: Schedule, segment: Segment, *, before: Collec
         held=sum(each.bytes for each in cut.held if _is_held(each, before)),
         limit=limit,
         way_us=tuple(way_us),
+        widths=tuple(segment.widths),
+        cores=max(schedule.cores, len(segment.lanes)) if segment.is_narrow else schedule.cores,
     )
 
 
@@ -212,8 +249,25 @@ def cores_of_lanes(segment: Segment, *, threads: int) -> list[list[int]]:
     wanted = [0 if second is not None else width for width, second in zip(segment.widths, beside, strict=True)]
     if settings.openmp_binds_threads() or threads < len(cores) or sum(wanted) > len(cores):
         return [[] for _ in wanted]
-    free = iter(cores)
-    return [
-        [next(free) for _ in range(width)] if second is None else [second]
-        for width, second in zip(wanted, beside, strict=True)
-    ]
+    free = list(cores)
+    taken: list[list[int]] = [[] if second is None else [second] for second in beside]
+    where = topology(threads) if any(segment.groupings) else ALIKE
+    by_need = sorted(range(len(wanted)), key=lambda lane: _FIRST.index(_grouping_of(segment, lane, beside)))
+    for lane in by_need:  # those whose cores are together choose first
+        grouping = _grouping_of(segment, lane, beside)
+        if wanted[lane]:
+            chosen = free[: wanted[lane]]
+            if grouping and where.domains:
+                chosen = where.processors(wanted[lane], grouping, free=free)
+            taken[lane] = chosen
+            free = [core for core in free if core not in chosen]
+    return taken
+
+
+_FIRST: tuple[Grouping, ...] = ("paired", "compact", "spread", "")
+
+
+def _grouping_of(segment: Segment, lane: int, beside: Sequence[int | None]) -> Grouping:
+    """Of the cores of a lane. None is paired where tasks run on second hardware threads beside them."""
+    grouping = segment.groupings[lane] if segment.groupings else ""
+    return "compact" if grouping == "paired" and any(each is not None for each in beside) else grouping

@@ -15,6 +15,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
+import msgspec
+
 from dwconv.concurrency.fill_in import filled
 from dwconv.concurrency.list_scheduling import (
     Counts,
@@ -53,7 +55,7 @@ def schedules(
         search = _Search(graph, curves, counts, machine=machine, workers=most, room=room)
         placements = min([placements, search.shortest()], key=makespan_us)
     names = tuple(name for name in STRATEGIES if name in strategies and name != "S4")
-    made = Schedule(strategies=names, cores=machine.cores, placements=placements)
+    made = Schedule(strategies=names, cores=machine.cores, placements=_grouped(placements, curves))
     return filled_in(made, graph, curves, machine=machine, workers=workers) if "S4" in strategies else made
 
 
@@ -63,7 +65,16 @@ def filled_in(
     """``made``, which other strategies have made, with S4 added."""
     most = machine.cores if workers is None else min(workers, machine.cores)
     placements = filled(graph, curves, made.placements, machine=machine, workers=most)
-    return replace(made, strategies=(*made.strategies, "S4"), placements=placements)
+    return replace(made, strategies=(*made.strategies, "S4"), placements=_grouped(placements, curves))
+
+
+def _grouped(placements: tuple[Placement, ...], curves: Curves) -> tuple[Placement, ...]:
+    """``placements``, each with the grouping of cores that its time is of."""
+    if not any(curve.groupings for curve in curves.values()):
+        return placements
+    return tuple(
+        msgspec.structs.replace(each, grouping=curves[each.task].groupings.get(each.threads, "")) for each in placements
+    )
 
 
 def manual(graph: TaskGraph, curves: Curves, *, threads: int, workers: int, machine: Machine) -> Schedule:

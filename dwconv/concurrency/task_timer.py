@@ -7,21 +7,25 @@ are 0, a valid index everywhere.
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.fx import Node
 
-from dwconv.concurrency.compiled_graph import ScheduledGraph, in_order
+from dwconv.concurrency.compiled_graph import Compiled, in_order
 from dwconv.concurrency.counters import counted
 from dwconv.concurrency.hill_climbing import estimated_us
 from dwconv.concurrency.instructions import instructions
-from dwconv.concurrency.schedule import Task
+from dwconv.concurrency.schedule import Grouping, Task
+from dwconv.concurrency.second_threads import note_refusal
 from dwconv.concurrency.tasks import CutGraph
+from dwconv.concurrency.topology import ALIKE, Topology
 from dwconv.errors import OutOfTime
 from dwconv.measure.clock.timing import Call, CpuClock, Effort, time_in_turns
 from dwconv.system.threads import on_threads
@@ -68,26 +72,29 @@ class TaskTimer:
     """Times tasks of some graphs; the time of one holds for all of its signature. Once the budget is used up, times are
     estimated, by those that were measured."""
 
-    def __init__(self, cuts: Sequence[CutGraph], *, budget: TimeLeft) -> None:
-        self._budget = budget
+    def __init__(self, cuts: Sequence[CutGraph], *, budget: TimeLeft, topology: Topology = ALIKE) -> None:
+        self._budget, self._topology = budget, topology
         self._home = {task.signature: (cut, task.index) for cut in cuts for task in reversed(cut.graph.tasks)}
-        self._known_us: dict[tuple[str, int], float] = {}
+        self._known_us: dict[tuple[str, int, Grouping], float] = {}
         self._ratios = [1.0]
         self.estimated = 0
         """Times that were not measured."""
 
     @property
     def measured(self) -> int:
-        """How many times are measured, of a signature with one number of threads each."""
+        """How many times are measured, of a signature with one number of threads on one grouping of cores each."""
         return len(self._known_us)
 
-    def __call__(self, task: Task, threads: int) -> float:
-        """Microseconds of ``task`` with that many threads."""
-        key = (task.signature, threads)
+    def __call__(self, task: Task, threads: int, /, *, grouping: Grouping = "") -> float:
+        """Microseconds of ``task`` with that many threads, on cores of a grouping."""
+        key = (task.signature, threads, grouping)
         if key not in self._known_us:
             estimate_us = estimated_us(task, threads)
             try:
-                self._known_us[key] = self._measured_us(*self._home[task.signature], threads)
+                self._known_us[key] = self._measured_us(*self._home[task.signature], threads, grouping)
+            except OSError as error:  # the system keeps no thread anywhere
+                note_refusal("cores of a grouping", error.strerror or "the system cannot")
+                return math.inf
             except OutOfTime:
                 self.estimated += 1
                 return estimate_us * statistics.median(self._ratios)
@@ -96,7 +103,7 @@ class TaskTimer:
 
     def has_measured(self, task: Task, threads: int) -> bool:
         """True if the time of ``task`` with that many threads is measured, not estimated."""
-        return (task.signature, threads) in self._known_us
+        return (task.signature, threads, "") in self._known_us
 
     def counts(self, task: Task, threads: int) -> dict[str, float]:
         """What a run of ``task`` with that many threads counts, by event: the mean over a few. Empty once the budget is
@@ -127,14 +134,15 @@ class TaskTimer:
 
         return self._budget.bounded(run)
 
-    def _measured_us(self, cut: CutGraph, task: int, threads: int) -> float:
+    def _measured_us(self, cut: CutGraph, task: int, threads: int, grouping: Grouping) -> float:
         run = self._call(cut, task)
-        with on_threads(threads), torch.no_grad():
+        kept = self._topology.kept(threads, grouping) if grouping else nullcontext()
+        with kept, on_threads(threads), torch.no_grad():
             taken = time_in_turns({"task": run}, clock=CpuClock(), effort=_QUICK)
         return taken["task"].median_us
 
 
-def _alone(nodes: Sequence[Node]) -> tuple[ScheduledGraph, list[Any]]:
+def _alone(nodes: Sequence[Node]) -> tuple[Compiled, list[Any]]:
     """A task as lanes run it in compiled code, by itself, and something for what it reads. It keeps no results."""
     inside = set(nodes)
     read = [*dict.fromkeys(each for node in nodes for each in node.all_input_nodes if each not in inside)]

@@ -18,6 +18,7 @@ namespace dwconv::lanes {
 struct Segment {
   std::vector<Steps> lanes;
   std::vector<Cores> cores;           // by lane
+  std::vector<int> team;              // by lane, the threads of its team that are kept there with it; 0: none
   bool is_narrow;                     // every task has one thread
   std::optional<Ready> ready;         // if lanes take what is ready
 };
@@ -61,6 +62,42 @@ inline OpenMP& openmp() {
   static OpenMP found;
   return found;
 }
+
+// The OpenMP team of the calling thread on its cores for a while: at the end all its threads are where that one was.
+class PinnedTeam {
+ public:
+  PinnedTeam(const Cores& cores, int threads) : threads_(threads) {
+    if (cores.empty() || threads < 2 || !openmp().is_here() || sched_getaffinity(0, sizeof(before_), &before_)) return;
+    cpu_set_t wanted;
+    CPU_ZERO(&wanted);
+    for (const int core : cores) {
+      if (core >= CPU_SETSIZE || !CPU_ISSET(core, &before_)) return;
+      CPU_SET(core, &wanted);
+    }
+    keep_on(wanted);
+    is_set_ = true;
+  }
+  PinnedTeam(const PinnedTeam&) = delete;
+  ~PinnedTeam() {
+    if (is_set_) keep_on(before_);
+  }
+
+  std::atomic<int> error{0};
+
+ private:
+  void keep_on(const cpu_set_t& mask) {
+    const std::function<void()> member = [&] {
+      if (sched_setaffinity(0, sizeof(mask), &mask)) error.store(errno);
+    };
+    openmp().parallel(
+        [](void* given) { (*static_cast<const std::function<void()>*>(given))(); },
+        const_cast<void*>(static_cast<const void*>(&member)), static_cast<unsigned>(threads_), 0);
+  }
+
+  cpu_set_t before_;
+  int threads_;
+  bool is_set_ = false;
+};
 
 // Whether the calling thread takes denormal numbers for 0.
 inline bool flushes() {
@@ -146,6 +183,8 @@ class Execution {
         side_by_side(segment);
         continue;
       }
+      const PinnedTeam team(segment.cores[0], segment.team[0]);
+      if (const int error = team.error.load()) runner_.affinity_error.store(error);
       for (const Step& step : segment.lanes[0]) {
         set_threads(step.threads, current_);
         run_task(step.task, 0, &signals_);
@@ -186,7 +225,8 @@ class Execution {
       for (size_t place = ready.tasks.size(); place-- > 0;) {  // readers come later
         double after_us = 0;
         for (const int reader : ready.readers[place]) after_us = std::max(after_us, ready.way_us[reader]);
-        ready.way_us[place] = runner_.seen[ready.tasks[place]].mean_us + after_us;
+        ready.us[place] = runner_.seen[ready.tasks[place]].mean_us;
+        ready.way_us[place] = ready.us[place] + after_us;
       }
     }
   }
@@ -205,7 +245,7 @@ class Execution {
   void side_by_side(const Segment& segment) {
     const int count = static_cast<int>(segment.lanes.size());
     Beside beside{segment, Shared(tasks_, runner_.spin_us)};
-    if (segment.ready) beside.queue.emplace(*segment.ready, runner_.slowdowns, count);
+    if (segment.ready) beside.queue.emplace(*segment.ready, runner_.slowdowns);
     if (!segment.is_narrow || !openmp().is_here() || !on_team(beside, count)) on_crew(beside, count);
     if (auto error = beside.shared.error()) std::rethrow_exception(error);
   }
@@ -279,12 +319,17 @@ class Execution {
   template <class Tick>
   void lane(Beside& beside, int number, int& threads, Signals* signals, const Tick& tick) {
     const Segment& segment = beside.segment;
+    const PinnedTeam team(segment.cores[number], segment.team[number]);
     const Pinned pinned(segment.cores[number]);
-    if (pinned.error) runner_.affinity_error.store(pinned.error);
+    if (const int error = pinned.error ? pinned.error : team.error.load()) runner_.affinity_error.store(error);
     if (beside.queue) {
-      set_threads(1, threads);
       beside.shared.run_ready(
-          *beside.queue, number, [&](int place) { run_task(segment.ready->tasks[place], number, signals); }, tick);
+          *beside.queue, number,
+          [&](int place) {
+            set_threads(segment.ready->threads[place], threads);
+            run_task(segment.ready->tasks[place], number, signals);
+          },
+          tick);
     } else {
       beside.shared.run(
           segment.lanes[number],

@@ -134,10 +134,11 @@ void add_program(py::module_& module) {
   py::class_<Ready::Stored>(module, "Stored").def(py::init<int64_t, std::vector<int>>());
   py::class_<Ready>(module, "Ready")
       .def(py::init<
-           std::vector<int>, std::vector<std::vector<int>>, std::vector<int>, std::vector<int>, std::vector<int64_t>,
-           std::vector<Ready::Stored>, int64_t, int64_t, std::vector<double>>());
+           std::vector<int>, std::vector<std::vector<int>>, std::vector<int>, std::vector<int>, std::vector<int>,
+           std::vector<double>, std::vector<int64_t>, std::vector<Ready::Stored>, int64_t, int64_t, std::vector<double>,
+           std::vector<int>, int>());
   py::class_<Segment>(module, "Segment")
-      .def(py::init<std::vector<Steps>, std::vector<Cores>, bool, std::optional<Ready>>());
+      .def(py::init<std::vector<Steps>, std::vector<Cores>, std::vector<int>, bool, std::optional<Ready>>());
   py::class_<Runner, std::shared_ptr<Runner>>(module, "Runner")
       .def(py::init([](std::vector<Segment> segments, std::vector<int> order, Slowdowns slowdowns, int64_t spin_us) {
         auto made = std::make_shared<Runner>();

@@ -229,6 +229,15 @@ def cores_of_this_process(*, root: Path = _CPUS) -> list[int]:
     return found
 
 
+def domains_of(cpu: int, *, root: Path = _CPUS) -> tuple[int, ...]:
+    """What a CPU shares with others, the largest first: the number of its NUMA node, and for each level of the caches,
+    the last one first, the first CPU that has the same. CPUs of one core have the same. Empty where Linux does not list
+    them."""
+    nodes = [int(path.name[4:]) for path in (root / f"cpu{cpu}").glob("node[0-9]*") if path.name[4:].isdecimal()]
+    levels = _caches_of(cpu, root=root)
+    return (*nodes[:1], *(min(level.cpus) for level in reversed(levels))) if levels else ()
+
+
 def cpu_quota() -> float:
     """How many CPUs a container lets this process have at once; infinity if it sets no limit."""
     try:

@@ -6,8 +6,10 @@ and the wait for a free core takes longer than one thread.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import os
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import torch
 
@@ -32,3 +34,26 @@ def on_threads(count: int) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(usual)
+
+
+@contextmanager
+def kept_on(processors: Collection[int]) -> Iterator[None]:
+    """All threads of this process run on ``processors``, those of OpenMP's teams too. Afterwards each may run where it
+    could before, and those that were started meanwhile where the caller may. Raises OSError where the system does not
+    permit it."""
+    mine, before = os.sched_getaffinity(0), dict[int, set[int]]()
+    try:
+        for thread in _threads():
+            with suppress(ProcessLookupError):  # it has ended
+                before[thread] = os.sched_getaffinity(thread)
+                os.sched_setaffinity(thread, processors)
+        yield
+    finally:
+        for thread in _threads():
+            with suppress(ProcessLookupError):
+                os.sched_setaffinity(thread, before.get(thread, mine))
+
+
+def _threads() -> list[int]:
+    """Of this process, as the system numbers them."""
+    return [int(folder.name) for folder in Path("/proc/self/task").iterdir()]

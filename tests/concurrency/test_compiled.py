@@ -11,6 +11,7 @@ import signal
 import threading
 import time
 import weakref
+from pathlib import Path
 
 import pytest
 import torch
@@ -18,7 +19,7 @@ import torch
 from dwconv.concurrency import compiled_graph, cutting, second_threads, segments
 from dwconv.concurrency.engine import Engine, workers
 from dwconv.concurrency.program import Program, plainly
-from dwconv.concurrency.schedule import Placement, Schedule
+from dwconv.concurrency.schedule import Placement, Schedule, drawn
 from dwconv.concurrency.tasks import cut, whole
 from dwconv.errors import DwconvWarning
 from tests.native_needed import needs_native
@@ -351,6 +352,37 @@ def test_lanes_keep_to_their_cores_and_give_them_back(threads, monkeypatch):
         assert sorted(os.sched_getaffinity(0)) == allowed
 
 
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="there is no affinity")
+@pytest.mark.parametrize("lanes", [1, 2])
+def test_a_team_is_kept_on_the_cores_of_its_grouping_and_let_go(lanes, monkeypatch):
+    """Whatever used its threads before. Afterwards all may run anywhere."""
+    allowed = os.sched_getaffinity(0)
+    mine, others = [min(allowed)], [max(allowed)]
+    monkeypatch.setattr(compiled, "cores_of_lanes", lambda segment, threads: [mine, others][: len(segment.lanes)])
+    graph = cut_of(notes, INPUTS)
+    where = worker_of_notes(graph) if lanes == 2 else lambda index: (0, 1)
+    placements = [
+        Placement(
+            task=task.index, worker=where(task.index)[0], threads=2, start_us=task.index,
+            end_us=task.index + (99.0 if lanes == 2 else 1.0), grouping="compact",
+        )
+        for task in graph.graph.tasks
+    ]  # fmt: skip
+    engine = Engine(graph, Schedule(strategies=(), cores=4, placements=tuple(placements)))
+
+    def masks():
+        return [os.sched_getaffinity(int(thread.name)) for thread in Path("/proc/self/task").iterdir()]
+
+    seen = {}
+    _on_note.append(lambda number: seen.update({number: masks()}))
+    for _ in range(2):
+        assert right(engine.run([*INPUTS]))
+        for number in range(6):  # the thread that runs it, and the other one of its team
+            assert seen[number].count(set(mine if number % 2 == 0 or lanes == 1 else others)) >= 2
+        assert all(each == allowed for each in masks())
+    assert engine._compiled._runner.affinity_error == 0
+
+
 def test_cores_are_disjoint_and_left_to_the_system_where_they_are_not_ours(monkeypatch):
     graph = cut_of(notes, INPUTS)
     where = worker_of_notes(graph)
@@ -429,6 +461,69 @@ def test_lanes_take_what_is_ready_and_learn_what_tasks_take(monkeypatch):
     for _ in range(20):
         assert all(map(torch.equal, engine.run([*INPUTS]), expected))
     assert all(each.mean_us > 0 for each in engine.seen)
+
+
+def overlapping(graph, threads, *, strategies, workers=2, cores=4):
+    """All tasks at once, as the schedule has it: ``threads`` gives the number of threads of a task."""
+    schedule = placed(graph, lambda index: (index // 2 % workers, threads(index)), strategies=strategies, cores=cores)
+    placements = [
+        Placement(task=each.task, worker=each.worker, threads=each.threads, start_us=each.start_us, end_us=999.0)
+        for each in schedule.placements
+    ]
+    return dataclasses.replace(schedule, placements=tuple(placements))
+
+
+def test_lanes_take_ready_tasks_of_several_threads_each_with_its_own_number(monkeypatch):
+    """While one lane is busy with a note of one thread, the other runs all sines, half of which are planned for the
+    first. The second note comes after the first one, and has two threads."""
+    monkeypatch.setattr(compiled, "slowdowns", compiled.no_slowdowns)
+    monkeypatch.setattr(compiled, "peak_bytes", lambda held, schedule: 1 << 30)
+
+    def function(x):
+        return [note(x, 0), note(x * 2, 1), *((x * number).sin() for number in range(1, 9))]
+
+    graph = cut_of(function, INPUTS)
+    at = {nodes[0].args[1]: index for index, nodes in enumerate(graph.nodes) if nodes[0].target is note}
+    sines = [index for index, nodes in enumerate(graph.nodes) if nodes[0].target is torch.ops.aten.sin.default]
+    engine = Engine(graph, overlapping(graph, lambda index: 1 if index == at[0] else 2, strategies=("S3",)))
+    (segment,) = segments.segments(graph, engine.schedule)
+    assert not segment.is_narrow and segment.widths == [2, 2]
+    assert {step.task for step in segment.lanes[0]} & {*sines} and {step.task for step in segment.lanes[1]} & {*sines}
+    seen = {}
+
+    def look(number):
+        seen[number] = torch.get_num_threads()
+        if number == 0:
+            wait_until(lambda: all(has_run(engine, sine) for sine in sines))
+
+    _on_note.append(look)
+    (x,) = INPUTS
+    expected = [x + 1, x * 2 + 1, *((x * number).sin() for number in range(1, 9))]
+    assert all(map(torch.equal, engine.run([*INPUTS]), expected))
+    assert seen == {0: 1, 1: 2} and torch.get_num_threads() == 1
+    busy = engine.seen[at[0]].lane
+    assert {engine.seen[sine].lane for sine in sines} == {1 - busy}
+    assert all(engine.seen[sine].end_us < engine.seen[at[0]].end_us for sine in sines)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_what_lanes_decide_gives_the_bits_of_the_schedule(seed):
+    """With the same number of threads for each task, in any order and on any lane."""
+
+    def function(x, w):
+        branches = [torch.tanh(x @ w + number) for number in range(5)]
+        return [sum(each.sum(0, keepdim=True) @ w for each in branches), *(each.mean() for each in branches)]
+
+    given = [torch.randn(64, 48), torch.randn(48, 48)]
+    graph = cut_of(function, given)
+    schedule = drawn(graph.graph, cores=3, workers=3, seed=str(seed))
+    assert any(each.threads > 1 for each in schedule.placements)
+    expected = Engine(graph, schedule).run([*given])
+    decided = Engine(graph, dataclasses.replace(schedule, strategies=("S3",)))
+    for _ in range(10):
+        assert all(map(torch.equal, decided.run([*given]), expected))
+    if not segments.segments(graph, schedule)[0].is_narrow:
+        assert any(part.ready for part in decided._compiled._parts())
 
 
 def test_what_would_only_slow_its_neighbour_waits(monkeypatch):

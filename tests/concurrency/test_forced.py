@@ -1,5 +1,5 @@
 """Any schedule gives what the backend aot_eager gives, bit by bit: results, gradients, buffers, random numbers; where
-compiled code runs it, and where Python does."""
+compiled code runs it, in its order or as lanes decide, and where Python does."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from dwconv.concurrency import backend, cutting, explain
+from dwconv.concurrency import backend, compiled, cutting, explain
 from tests.native_needed import go_through_python, needs_native
 
 STEPS = 2
-WAYS = ("interpreted", "compiled")
+WAYS = ("interpreted", "compiled", "decided")
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
@@ -169,10 +169,14 @@ def check(make, schedules, monkeypatch, *, workers):
     options = {"schedule": schedules[0], "workers": workers}
     run = torch.compile(twin, backend="dwconv_concurrent", options=options)
     for schedule, way in product(schedules, WAYS):
+        if way == "decided" and not schedule.startswith("random"):
+            continue
         force(twin, schedule, workers=workers)
         with monkeypatch.context() as patch:
             if way == "interpreted":
                 go_through_python(patch)
+            if way == "decided":  # by the lanes at run time, as with S3
+                patch.setattr(compiled, "decides_at_run_time", lambda schedule: True)
             found = trained(twin, run, start, example)
         assert all(map(torch.equal, found, expected)), (schedule, way)
         (graph,) = graphs_of(twin)
@@ -181,8 +185,8 @@ def check(make, schedules, monkeypatch, *, workers):
             continue
         assert explain(twin).graphs[0].runs == schedule
         for program in (graph.forward, graph.backward):
-            compiled = program.engine._compiled if program.engine else program._in_order
-            assert (compiled._program is not None) == (way == "compiled"), (schedule, way)
+            runs = program.engine._compiled if program.engine else program._in_order
+            assert (runs._program is None) == (way == "interpreted"), (schedule, way)
             if schedule.startswith("random"):
                 assert len({each.worker for each in program.engine.schedule.placements}) > 1
 

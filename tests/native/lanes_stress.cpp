@@ -39,11 +39,19 @@ Graph drawn(std::mt19937& draw, int lanes) {
   return graph;
 }
 
-// The same for lanes that take what is ready. Every third task moves memory.
+// The same for lanes that take what is ready. Every third task moves memory. Lanes have one, two, one, … threads, and
+// tasks no more than the lane that they were drawn for; together lanes may have more threads than there are cores.
 Ready ready(const Graph& graph) {
-  Ready made{{}, std::vector<std::vector<int>>(kTasks), std::vector<int>(kTasks), {}, {}, {}, 0, 30, {}};
+  Ready made{.readers = std::vector<std::vector<int>>(kTasks), .needs = std::vector<int>(kTasks), .limit = 30};
+  made.threads.resize(kTasks);
+  for (size_t lane = 0; lane < graph.lanes.size(); ++lane) {
+    made.widths.push_back(1 + static_cast<int>(lane % 2));
+    for (const Step& step : graph.lanes[lane]) made.threads[step.task] = 1 + step.task % made.widths.back();
+  }
+  made.cores = 2 + kTasks % static_cast<int>(graph.lanes.size());
   for (int task = 0; task < kTasks; ++task) {
     made.tasks.push_back(task);
+    made.us.push_back(task % 7);
     made.kinds.push_back(task % 3 == 0);
     made.makes.push_back(1);
     made.way_us.push_back(kTasks - task);
@@ -64,7 +72,7 @@ void run(Crew& crew, const Graph& graph, bool decides, int fails, std::vector<lo
   static const Slowdowns slowdowns{{1.0, 1.2}, {1.2, 2.2}};
   Shared shared(kTasks, fails % 2 ? 0 : 20);
   const Ready all = ready(graph);
-  Queue queue(all, slowdowns, static_cast<int>(graph.lanes.size()));
+  Queue queue(all, slowdowns);
   const auto compute = [&](int task) {
     if (task == fails) throw std::runtime_error("planned");
     long found = task;

@@ -1,4 +1,5 @@
-"""Lanes under ThreadSanitizer, without PyTorch: it cannot see into libraries that were compiled without it."""
+"""Lanes without PyTorch: which task each of them takes, and under ThreadSanitizer, which cannot see into libraries that
+were compiled without it."""
 
 from __future__ import annotations
 
@@ -11,17 +12,16 @@ import pytest
 
 from dwconv import settings
 
-SOURCE = Path(__file__).parent / "lanes_stress.cpp"
+HERE = Path(__file__).parent
 LIMIT_S = 300
-pytestmark = pytest.mark.slow
 
 
-def compiled(tmp_path: Path, *flags: str) -> Path:
+def compiled(tmp_path: Path, *flags: str, source: str = "lanes_stress.cpp") -> Path:
     compiler = settings.linker()
     if shutil.which(compiler) is None:
         pytest.skip(f"there is no C++ compiler {compiler}")
     program = tmp_path / "stress"
-    command = [compiler, "-std=c++20", "-O1", "-g", *flags, str(SOURCE), "-o", str(program), "-pthread"]
+    command = [compiler, "-std=c++20", "-O1", "-g", *flags, str(HERE / source), "-o", str(program), "-pthread"]
     made = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S)
     if made.returncode and "tsan" in made.stderr:
         pytest.skip("the compiler has no ThreadSanitizer")
@@ -37,11 +37,18 @@ def ran(program: Path) -> subprocess.CompletedProcess[str]:
     return found
 
 
+def test_lanes_take_ready_tasks_by_their_way_their_threads_and_what_is_free(tmp_path):
+    found = ran(compiled(tmp_path, "-O0", source="queue_checks.cpp"))
+    assert (found.returncode, found.stdout) == (0, "right\n")
+
+
+@pytest.mark.slow
 def test_lanes_have_no_data_race(tmp_path):
     found = ran(compiled(tmp_path, "-fsanitize=thread"))
     assert (found.returncode, found.stdout) == (0, "right\n"), found.stderr
 
 
+@pytest.mark.slow
 def test_a_missing_wait_is_seen(tmp_path):
     found = ran(compiled(tmp_path, "-fsanitize=thread", "-DPLANTED"))
     assert found.returncode != 0 and "data race" in found.stderr
