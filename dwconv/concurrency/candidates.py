@@ -19,9 +19,12 @@ from dwconv.concurrency.strategies import COMBINED, filled_in, schedules
 from dwconv.concurrency.task_timer import TimeLeft
 from dwconv.concurrency.tasks import CutGraph
 from dwconv.concurrency.time_regression import Counts, Regression
+from dwconv.concurrency.topology import ALIKE, Topology
 
 _SHARES_OF_ROOM = (1.0, 0.9, 0.8)
 """Of what results may take: the first one whose schedule fits."""
+_ALIKE = 0.95
+"""The share of tasks that run alike in two schedules, of which one is hardly worth measuring beside the other."""
 _MOST_FEATURES = 8
 """Features that are named."""
 
@@ -37,11 +40,12 @@ class Known:
 
 
 def known_curves(
-    graphs: Sequence[TaskGraph], timed: Timed, *, cores: int, options: Options, counts: Counts | None = None
-) -> Known:
+    graphs: Sequence[TaskGraph], timed: Timed, *, cores: int, options: Options, counts: Counts | None = None,
+    topology: Topology = ALIKE,
+) -> Known:  # fmt: skip
     """By the options' model of times."""
     regression = Regression(cores=cores, counts=counts) if options.model == "regression" else None
-    model = regression or HillClimbing(cores=cores)
+    model = regression or HillClimbing(cores=cores, topology=topology)
     tasks = [task for graph in graphs for task in graph.tasks]
     if regression:
         regression.fit(tasks, timed)
@@ -89,10 +93,9 @@ class SchedulePair:
         return sum(schedule.makespan_us for schedule in self.schedules)
 
 
-def candidates(
-    parts: Sequence[GraphTimes], *, options: Options, machine: Machine, budget: TimeLeft
-) -> list[SchedulePair]:
-    """The schedules worth measuring, the most promising first; those that can be made in the time that there is."""
+def candidates(parts: Sequence[GraphTimes], *, options: Options, machine: Machine, budget: TimeLeft) -> list[SchedulePair]:
+    """The schedules worth measuring, the most promising first: those of the shortest expected time, without those that
+    hardly differ from a better one, which come last. Those that can be made in the time that there is."""
     distinct: dict[object, SchedulePair] = {}
     known: dict[tuple[str, ...], list[Schedule]] = {}
     for names in COMBINED:
@@ -102,7 +105,23 @@ def candidates(
             if all(peak <= part.room(options).most_bytes for part, peak in zip(parts, peaks, strict=True)):
                 found = SchedulePair(name="+".join(names), schedules=tuple(made), peak_bytes=max(peaks))
                 distinct.setdefault(tuple(schedule.shape for schedule in made), found)
-    return sorted(distinct.values(), key=lambda each: each.expected_us)
+    varied: list[SchedulePair] = []
+    like_others: list[SchedulePair] = []
+    for each in sorted(distinct.values(), key=lambda each: each.expected_us):
+        (like_others if any(_hardly_differ(each, other) for other in varied) else varied).append(each)
+    return varied + like_others
+
+
+def _hardly_differ(one: SchedulePair, other: SchedulePair) -> bool:
+    """True if nearly all tasks have the same number of threads on the same worker."""
+    pairs = [
+        (each, placed[each.task])
+        for mine, others in zip(one.schedules, other.schedules, strict=True)
+        for placed in [{each.task: each for each in others.placements}]
+        for each in mine.placements
+    ]
+    alike = sum((a.threads, a.worker) == (b.threads, b.worker) for a, b in pairs)
+    return alike > _ALIKE * len(pairs)
 
 
 def _made(

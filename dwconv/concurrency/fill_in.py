@@ -8,7 +8,8 @@
 - Without them a task bound by memory leaves a core idle, if it is hardly slower for that. A small task that moves
   little memory runs on that core.
 
-A move is kept if the step becomes shorter by the predicted times.
+A move is kept if the step becomes shorter by the predicted times. All are dropped if that wins less than the times can
+be trusted to show.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from dataclasses import dataclass, replace
 
 from dwconv.concurrency.cutting import bound_by_memory
 from dwconv.concurrency.list_scheduling import Curves
-from dwconv.concurrency.schedule import Machine, Placement, Task, TaskGraph, makespan_us
+from dwconv.concurrency.planned_times import PlannedTimes
+from dwconv.concurrency.schedule import Machine, Placement, TaskGraph, makespan_us
 
 _HARDLY_SLOWER = 1.1
 """A task bound by memory may take so many times as long with a core less."""
@@ -29,6 +31,8 @@ _NEIGHBOURS = 4
 _MOST_TIMED = 30_000
 """Tasks times tries, so that large graphs take little longer."""
 _WORTH_IT = 1e-9
+_LEAST_GAIN = 0.01
+"""A step that is shorter by less may well take longer: moves have costs that predicted times lack."""
 
 
 def filled(
@@ -38,7 +42,8 @@ def filled(
     once, not counting those on extra slots."""
     if not machine.slots.count and workers < 2:
         return placements
-    return _Filling(graph, curves, placements, machine=machine, workers=workers).shortest()
+    found = _Filling(graph, curves, placements, machine=machine, workers=workers).shortest()
+    return found if makespan_us(found) < (1 - _LEAST_GAIN) * makespan_us(placements) else placements
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,7 +126,7 @@ class _Filling:
         guests: dict[int, list[int]] = {}
         for small, large in plan.beside.items():
             guests.setdefault(large, []).append(small)
-        now = _Clock(self._machine)
+        now = PlannedTimes(self._machine)
         for task in plan.order:
             threads, mine = plan.threads[task], guests.get(task, [])
             ready_us = now.ready_us(self._tasks[task], self._worker[task])
@@ -141,14 +146,14 @@ class _Filling:
             now.place(task, self._worker[task], threads, start_us, end_us)
         return tuple(sorted(now.placed.values(), key=lambda each: (each.start_us, each.task)))
 
-    def _place_beside(self, now: _Clock, *, host: int) -> int:
+    def _place_beside(self, now: PlannedTimes, *, host: int) -> int:
         """The worker for the small tasks beside ``host``: they run one after the other."""
         slots, cores = self._machine.slots, self._machine.cores
         places = range(cores, cores + slots.count) if slots.count else range(self._workers)
         others = [worker for worker in places if worker != self._worker[host]]
         return min(others, key=lambda each: (now.free_us.get(each, 0.0), each))
 
-    def _guest(self, now: _Clock, small: int, *, on: int, from_us: float) -> float | None:
+    def _guest(self, now: PlannedTimes, small: int, *, on: int, from_us: float) -> float | None:
         """Place ``small`` on a worker; by how much it holds up the task beside it, or None if what it needs comes
         later."""
         ready_us = now.ready_us(self._tasks[small], on)
@@ -171,47 +176,3 @@ class _Filling:
 
     def _beside_us(self, small: int) -> float:
         return self._us(small, 1) * self._machine.slots.slowdown
-
-
-class _Clock:
-    """When workers and cores are free, while a plan is gone through in its order."""
-
-    def __init__(self, machine: Machine) -> None:
-        self._machine = machine
-        self.placed: dict[int, Placement] = {}
-        self.free_us: dict[int, float] = {}
-        self._threads: dict[int, int] = {}
-        self._running: list[tuple[float, int]] = []
-        self._last_us = 0.0
-
-    def ready_us(self, task: Task, worker: int) -> float | None:
-        """When ``worker`` is free and can see that the task can start; None if something that it needs comes later."""
-        handover_us = self._machine.handover_us
-        at_us = self.free_us.get(worker, 0.0 if worker == 0 else handover_us)
-        for needed in task.needs:
-            if needed not in self.placed:
-                return None
-            before = self.placed[needed]
-            at_us = max(at_us, before.end_us + (handover_us if before.worker != worker else 0.0))
-        return at_us
-
-    def with_cores_us(self, threads: int, from_us: float) -> float:
-        """When so many cores are free, from that moment on. Tasks on the cores start in the order of the plan."""
-        self._last_us = from_us = max(self._last_us, from_us)
-        self._running = sorted(run for run in self._running if run[0] > from_us)
-        free = self._machine.cores - sum(count for _, count in self._running)
-        for end_us, count in self._running:
-            if free >= threads:
-                break
-            free, self._last_us = free + count, end_us
-        return self._last_us
-
-    def change_us(self, worker: int, threads: int) -> float:
-        return self._machine.change_us if self._threads.get(worker, threads) != threads else 0.0
-
-    def place(self, task: int, worker: int, threads: int, start_us: float, end_us: float) -> None:
-        self.placed[task] = Placement(task=task, worker=worker, threads=threads, start_us=start_us, end_us=end_us)
-        self.free_us[worker] = max(self.free_us.get(worker, 0.0), end_us)
-        self._threads[worker] = threads
-        if worker < self._machine.cores:
-            self._running.append((end_us, threads))

@@ -358,7 +358,7 @@ def test_a_team_is_kept_on_the_cores_of_its_grouping_and_let_go(lanes, monkeypat
     """Whatever used its threads before. Afterwards all may run anywhere."""
     allowed = os.sched_getaffinity(0)
     mine, others = [min(allowed)], [max(allowed)]
-    monkeypatch.setattr(compiled, "cores_of_lanes", lambda segment, threads: [mine, others][: len(segment.lanes)])
+    monkeypatch.setattr(compiled_graph, "cores_of_lanes", lambda segment, threads: [mine, others][: len(segment.lanes)])
     graph = cut_of(notes, INPUTS)
     where = worker_of_notes(graph) if lanes == 2 else lambda index: (0, 1)
     placements = [
@@ -476,8 +476,8 @@ def overlapping(graph, threads, *, strategies, workers=2, cores=4):
 def test_lanes_take_ready_tasks_of_several_threads_each_with_its_own_number(monkeypatch):
     """While one lane is busy with a note of one thread, the other runs all sines, half of which are planned for the
     first. The second note comes after the first one, and has two threads."""
-    monkeypatch.setattr(compiled, "slowdowns", compiled.no_slowdowns)
-    monkeypatch.setattr(compiled, "peak_bytes", lambda held, schedule: 1 << 30)
+    monkeypatch.setattr(compiled_graph, "slowdowns", compiled_graph.no_slowdowns)
+    monkeypatch.setattr(compiled_graph, "peak_bytes", lambda held, schedule: 1 << 30)
 
     def function(x):
         return [note(x, 0), note(x * 2, 1), *((x * number).sin() for number in range(1, 9))]

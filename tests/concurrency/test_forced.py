@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from dwconv.concurrency import backend, compiled, cutting, explain
+from dwconv.concurrency import backend, compiled_graph, cutting, explain
 from tests.native_needed import go_through_python, needs_native
 
 STEPS = 2
@@ -176,7 +176,7 @@ def check(make, schedules, monkeypatch, *, workers):
             if way == "interpreted":
                 go_through_python(patch)
             if way == "decided":  # by the lanes at run time, as with S3
-                patch.setattr(compiled, "decides_at_run_time", lambda schedule: True)
+                patch.setattr(compiled_graph, "decides_at_run_time", lambda schedule: True)
             found = trained(twin, run, start, example)
         assert all(map(torch.equal, found, expected)), (schedule, way)
         (graph,) = graphs_of(twin)

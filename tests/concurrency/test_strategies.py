@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 import statistics
+import sys
 from itertools import product
 from types import SimpleNamespace
 
@@ -14,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dwconv.concurrency import list_scheduling
-from dwconv.concurrency.candidates import GraphTimes, candidates
+from dwconv.concurrency.candidates import SchedulePair, GraphTimes, candidates
 from dwconv.concurrency.lanes import one_at_a_time
 from dwconv.concurrency.list_scheduling import one_after_the_other, side_by_side
 from dwconv.concurrency.options import Options
@@ -247,6 +248,15 @@ def test_s4_leaves_tasks_where_they_are_if_that_is_shorter(small_us, slowdown, n
     assert {each.worker for each in made.placements} == {0}
 
 
+def test_s4_moves_nothing_where_that_wins_less_than_times_can_show():
+    curves = {0: curve(1900, 1000), 1: curve(20, 19), 2: curve(10, 6)}
+    tasks = graph((), (), (0, 1))
+    for large_us, workers in ((2000, {0}), (700, {0, 2})):
+        curves[0] = curve(1.9 * large_us, large_us)
+        made = schedules(tasks, curves, strategies=("S4",), machine=SECOND)
+        assert {each.worker for each in made.placements} == workers
+
+
 def test_without_second_threads_s4_uses_the_core_that_a_task_bound_by_memory_leaves():
     def tasks(large_flops, small_bytes):
         large = task(0, kind="aten.add", flops=large_flops, bytes_=100 << 20)
@@ -325,6 +335,28 @@ def test_schedules_that_hold_more_than_they_may_are_left_out(waits, monkeypatch)
         found = candidates([part], options=options, machine=Machine(cores=4), budget=TimeLeft(60))
         assert found[-1].name == "S1" and (found[0].name == "S3") == left
         assert all(each.peak_bytes <= 100 * (1 + memory) for each in found)
+
+
+def test_schedules_that_hardly_differ_from_a_better_one_come_last(monkeypatch):
+    """S3 is the best one, S1+S3 the same but for a task, and S1 has other counts."""
+    tasks = graph(*((),) * 30)
+    us = {("S3",): 10.0, ("S1", "S3"): 11.0, ("S1",): 12.0}
+
+    def made(names, parts, known, *, options, machine):
+        placements = tuple(
+            Placement(
+                task=task, worker=0, threads=1 + (names == ("S1",) or (task == 7 and len(names) > 1)), start_us=task,
+                end_us=task + us[names],
+            )
+            for task in range(30)
+        )  # fmt: skip
+        return [Schedule(strategies=names, cores=2, placements=placements)]
+
+    monkeypatch.setattr(sys.modules[SchedulePair.__module__], "_made", made)
+    part = GraphTimes(cut=SimpleNamespace(graph=tasks, held=()), curves={})
+    options = Options(strategies=("S1", "S3"))
+    found = candidates([part], options=options, machine=TWO, budget=TimeLeft(60))
+    assert [each.name for each in found] == ["S3", "S1", "S1+S3"]
 
 
 def test_a_real_graph_holds_its_results_and_lets_go_of_others():

@@ -10,7 +10,7 @@ from functools import partial
 import pytest
 import torch
 
-from dwconv.concurrency import choose_schedule, program, task_timer
+from dwconv.concurrency import choose_schedule, program, task_timer, timed_schedules
 from dwconv.concurrency.candidates import forced_schedule
 from dwconv.concurrency.lanes import one_at_a_time
 from dwconv.concurrency.options import Options
@@ -133,6 +133,7 @@ def test_streams_are_chosen_by_steps_that_wait_for_the_gpu(used, monkeypatch):
         return {"task": Measurement(median_us=10.0, spread_us=0.0, rounds=1)}
 
     monkeypatch.setattr(task_timer, "time_in_turns", once)
+    monkeypatch.setattr(timed_schedules, "_MOST_TURNS", 3)
     step = choose_schedule.Trial(INPUTS, written=()).step(lambda *args: graph.boxed()([*args]))
     found = choose_schedule.choose([graph], options=Options(strategies=("S3",)), cores=1, step=step, graph="")
     assert found.device == "some-gpu" and "S3" in found.steps and len(device.made) == 1
