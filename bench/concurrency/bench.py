@@ -14,6 +14,7 @@ timed once.
 
 from __future__ import annotations
 
+import random
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -31,8 +32,10 @@ from bench.concurrency.steps import (
     AGAIN,
     BACKEND,
     EAGER,
+    HILL_CLIMBING,
     INDUCTOR,
     RECOMMENDED,
+    REGRESSION,
     ChosenStep,
     ScheduledStep,
     SettingStep,
@@ -47,6 +50,7 @@ from dwconv import native
 from dwconv.commands.command_line import ArgumentParser, from_0
 from dwconv.concurrency.counters import available
 from dwconv.concurrency.machine_costs import this_machine
+from dwconv.concurrency.options import Options
 from dwconv.concurrency.schedule import Machine
 from dwconv.concurrency.second_threads import NO_SLOTS
 from dwconv.concurrency.timed_schedules import lap_apart, measurement
@@ -59,9 +63,9 @@ from dwconv.system import versions
 _INDUCTOR = "inductor"
 """The backend of that name."""
 _LEAST_TURNS, _MOST_TURNS = 10, 31
-_MODELS_SHARE, _BACKEND_SHARE, _LEAST_TURNS_SHARE = 0.3, 0.15, 0.3
-"""Of the seconds for a network: for the times of its tasks; for what the backend measures to choose; and for steps in
-turns, however long the rest takes."""
+_MODELS_SHARE, _BACKEND_SHARE, _LEAST_TURNS_SHARE = 0.3, 0.3, 0.3
+"""Of the seconds for a network: for the times of its tasks; for what the backend measures to choose, but no more than
+it has by default; and for steps in turns, however long the rest takes."""
 
 
 def command(argv: Sequence[str] | None) -> int:
@@ -170,13 +174,18 @@ def _measured(network: TrainedNetwork, *, machine: Machine, seconds: float, seed
     distinct = [setting for setting in settings if same_as[setting.name] == setting.name]
     calls: dict[str, SettingStep | ChosenStep | Training] = {RECOMMENDED: step.by(None), AGAIN: step.by(None)}
     calls |= {setting.name: step.by(setting.schedules) for setting in distinct}
-    chosen = ChosenStep(network, seed=seed, seconds=_BACKEND_SHARE * seconds)
+    chosen = ChosenStep(network, seed=seed, seconds=min(Options().seconds, _BACKEND_SHARE * seconds))
     eager = Training(network, seed=seed)
     calls |= {BACKEND: chosen, EAGER: eager}
     refused = _add_inductor(calls, network, seed=seed) if compiles else {}
     differences, permitted = loss_differences(calls, eager)
+    known = {HILL_CLIMBING: models.climbed, REGRESSION: models.regressed}
+    now = {name: step.corrected(curves, machine=machine) for name, curves in known.items()}
     simulated = {
-        each.name: {"expected_ms": each.expected_us / 1e3, "seen_ms": step.seen_us(each.schedules) / 1e3}
+        each.name: {
+            "expected_ms": step.simulated_us(each, now[each.model], machine=machine) / 1e3,
+            "seen_ms": step.seen_us(each.schedules) / 1e3,
+        }
         for each in distinct
         if each.fits
     }
@@ -229,7 +238,7 @@ def in_turns(calls: Mapping[str, Callable[[], object]], *, seconds: float) -> tu
     clock, until_s = CpuClock(oversubscribed=True), time.monotonic() + seconds  # every lane has threads of its own
     turns: list[tuple[float, dict[str, Lap]]] = []
     while len(turns) < _LEAST_TURNS or (len(turns) < _MOST_TURNS and time.monotonic() < until_s):
-        names = sorted(calls, reverse=len(turns) % 2 == 1)
+        names = random.Random(len(turns)).sample(sorted(calls), len(calls))  # none has always the same neighbours
         lost_in_turn = clock.overall()
         laps = {name: lap_apart(clock, calls[name]) for name in names}
         turns.append((lost_in_turn(), laps))

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -23,14 +23,18 @@ from dwconv.concurrency.engine import Engine
 from dwconv.concurrency.explain_schedules import explain
 from dwconv.concurrency.list_scheduling import Curves as TaskCurves
 from dwconv.concurrency.options import PLAIN
+from dwconv.concurrency.planned_times import retimed
 from dwconv.concurrency.program import Program
 from dwconv.concurrency.schedule import Machine, Schedule
 from dwconv.concurrency.strategies import COMBINED, STRATEGIES, manual, schedules
-from dwconv.concurrency.timeline import corrected, recorded
+from dwconv.concurrency.task_timer import TimeLeft
+from dwconv.concurrency.timeline import in_steps, recorded
 
 RECOMMENDED, AGAIN, HILL_CLIMBING, REGRESSION = "recommended", "again", "hill climbing", "regression"
 BACKEND, EAGER, INDUCTOR = "backend", "eager", "inductor"
 _LEARNING_RATE = 0.01
+_CORRECTING_S = 60.0
+"""For steps that correct times, at most."""
 _FEW = 4
 
 
@@ -90,12 +94,16 @@ class ScheduledStep:
     def corrected(self, known: Curves, *, machine: Machine) -> list[TaskCurves]:
         """By graph, the times of its tasks by signature, as far longer or shorter as they are in a step."""
         curves = [{task.index: known[task.signature] for task in each.cut.graph.tasks} for each in self.programs]
-        plain = [
-            schedules(program.cut.graph, each, strategies=(), machine=machine)
-            for program, each in zip(self.programs, curves, strict=True)
-        ]
-        ran = recorded(self.programs, plain, self.training)
-        return [corrected(each, graph) for each, graph in zip(curves, ran, strict=True)]
+        return [*in_steps(self.programs, curves, self.training, machine=machine, budget=TimeLeft(_CORRECTING_S))]
+
+    def simulated_us(self, setting: Setting, now: Sequence[TaskCurves], *, machine: Machine) -> float:
+        """How long the graphs take by a setting, without optimizer and loss, by the times that tasks have ``now``: what
+        a process has in memory makes its steps longer or shorter."""
+        parts = zip(setting.schedules, self.programs, setting.curves, now, strict=True)
+        return sum(
+            retimed(schedule, program.cut.graph, before=before, now=after, machine=machine).makespan_us
+            for schedule, program, before, after in parts
+        )
 
     def seen_us(self, placed: Sequence[Schedule]) -> float:
         """How long the graphs take by these schedules, without optimizer and loss."""
@@ -142,6 +150,10 @@ class Setting:
 
     name: str
     schedules: tuple[Schedule, ...]
+    curves: Sequence[TaskCurves]
+    """Of each graph, which the schedules were made of."""
+    model: str = HILL_CLIMBING
+    """Where the curves come from."""
     fits: bool = True
     """False if its tasks may use more threads than there are cores: then it takes longer than is expected."""
 
@@ -167,9 +179,11 @@ def all_settings(step: ScheduledStep, models: Models, *, machine: Machine) -> li
                 for program, curves in zip(programs, climbed, strict=True)
             ]  # fmt: skip
             fits = threads * workers <= machine.cores
-            found.append(Setting(name=f"manual {workers} × {threads}", schedules=tuple(made), fits=fits))
+            name = f"manual {workers} × {threads}"
+            found.append(Setting(name=name, schedules=tuple(made), curves=climbed, fits=fits))
     found.append(_by_strategies(HILL_CLIMBING, programs, climbed, STRATEGIES, machine))
-    found.append(_by_strategies(REGRESSION, programs, regressed, STRATEGIES, machine))
+    by_regression = _by_strategies(REGRESSION, programs, regressed, STRATEGIES, machine)
+    found.append(replace(by_regression, model=REGRESSION))
     return found + [_by_strategies("+".join(each), programs, climbed, each, machine) for each in COMBINED]
 
 
@@ -180,7 +194,7 @@ def _by_strategies(
         schedules(program.cut.graph, curves, strategies=strategies, machine=machine)
         for program, curves in zip(programs, known, strict=True)
     )
-    return Setting(name=name, schedules=made)
+    return Setting(name=name, schedules=made, curves=known)
 
 
 def tried_by_hand(cores: int) -> list[int]:

@@ -20,6 +20,7 @@ from dwconv.concurrency.program import Program
 from dwconv.concurrency.schedule import ScalingCurve, Task
 from dwconv.concurrency.task_timer import TaskTimer, TimeLeft
 from dwconv.concurrency.time_regression import Counts, Regression, sweep
+from dwconv.concurrency.topology import topology
 
 Curves = Mapping[str, ScalingCurve]
 """By signature."""
@@ -73,8 +74,11 @@ def measured_models(programs: Sequence[Program], *, cores: int, seconds: float) 
     """Fit both models to the tasks within about so many seconds, and sweep a part of them."""
     cuts = [program.cut for program in programs]
     tasks = [*{task.signature: task for cut in cuts for task in cut.graph.tasks}.values()]
-    climbing, by_climbing = HillClimbing(cores=cores), TaskTimer(cuts, budget=TimeLeft(seconds / 3))
-    climbed = {task.signature: climbing.curve(task, by_climbing) for task in tasks}
+    where = topology(cores)
+    by_climbing = TaskTimer(cuts, budget=TimeLeft(seconds / 3), topology=where)
+    counts, climbing = HillClimbing(cores=cores), HillClimbing(cores=cores, topology=where)
+    climbed_counts = {task.signature: counts.curve(task, by_climbing) for task in tasks}
+    climbed = {task.signature: climbing.curve(task, by_climbing) for task in tasks}  # the same, and groupings
     by_regression = TaskTimer(cuts, budget=TimeLeft(seconds / 3))
     counted = Regression(cores=cores, counts=Counts(events=available().events, of=by_regression.counts))
     uncounted = Regression(cores=cores)
@@ -95,7 +99,7 @@ def measured_models(programs: Sequence[Program], *, cores: int, seconds: float) 
     estimated = sum(timer.estimated for timer in timers)
     if not swept:
         return Models(climbed=climbed, regressed=regressed, accuracies={}, estimated=estimated)
-    accuracies = {CLIMBING: accuracy(climbed, swept, timed=by_climbing.measured)}
+    accuracies = {CLIMBING: accuracy(climbed_counts, swept, timed=by_climbing.measured)}
     models = {COUNTED: counted, UNCOUNTED: uncounted}
     if available().kind == NONE:
         del models[UNCOUNTED]  # it is the same

@@ -93,7 +93,9 @@ class SchedulePair:
         return sum(schedule.makespan_us for schedule in self.schedules)
 
 
-def candidates(parts: Sequence[GraphTimes], *, options: Options, machine: Machine, budget: TimeLeft) -> list[SchedulePair]:
+def candidates(
+    parts: Sequence[GraphTimes], *, options: Options, machine: Machine, budget: TimeLeft
+) -> list[SchedulePair]:
     """The schedules worth measuring, the most promising first: those of the shortest expected time, without those that
     hardly differ from a better one, which come last. Those that can be made in the time that there is."""
     distinct: dict[object, SchedulePair] = {}

@@ -24,7 +24,8 @@ from dwconv.concurrency.second_threads import NO_SLOTS
 from dwconv.concurrency.task_timer import TaskTimer, TimeLeft
 from dwconv.concurrency.time_regression import Counts
 from dwconv.concurrency.timed_schedules import Ranking, fastest
-from dwconv.concurrency.timeline import TaskRun, corrected, expected, recorded
+from dwconv.concurrency.timeline import TaskRun, expected, in_steps, recorded
+from dwconv.concurrency.topology import ALIKE, topology
 from dwconv.errors import OutOfTime
 from dwconv.measure.clock.timing import Call, Clock, CpuClock
 from dwconv.problems.target import cpu_target, cuda_target
@@ -114,15 +115,15 @@ def choose(programs: Sequence[Program], *, options: Options, cores: int, step: C
         if not on_gpu:
             machine = this_machine(cores, budget=budget)
         notes += _notes_on(machine, options)
-        timed = TaskTimer(cuts, budget=budget.part(_TASKS_SHARE))
+        where = ALIKE if on_gpu else topology(cores)
+        timed = TaskTimer(cuts, budget=budget.part(_TASKS_SHARE), topology=where)
         counts = None if on_gpu else Counts(events=available().events, of=timed.counts)
         graphs = [each.graph for each in cuts]
-        known = known_curves(graphs, timed, cores=machine.cores, options=options, counts=counts)
+        known = known_curves(graphs, timed, cores=machine.cores, options=options, counts=counts, topology=where)
         notes += [known.note] if known.note else []
         parts = [GraphTimes(cut=each, curves=curve) for each, curve in zip(cuts, known.curves, strict=True)]
         if not on_gpu:
-            ran = recorded(programs, plain_schedules(parts, machine=machine), budget.bounded(step))
-            curves = [corrected(part.curves, graph) for part, graph in zip(parts, ran, strict=True)]
+            curves = in_steps(programs, known.curves, step, machine=machine, budget=budget)
             parts = [replace(part, curves=curve) for part, curve in zip(parts, curves, strict=True)]
         found = candidates(parts, options=options, machine=machine, budget=budget.part(_PLANNING_SHARE))
         calls = {PLAIN: _step(programs, step), **{each.name: _step(programs, step, each) for each in found}}

@@ -137,10 +137,10 @@ def _segment(cut: CutGraph, placed: Sequence[Sequence[Placement]], workers: Sequ
 
 def _grouping(lane: Sequence[Placement]) -> Grouping:
     """Of the cores of a lane: the one in which its tasks of several threads take most of their time."""
-    us: Counter[Grouping] = Counter()
+    us: dict[Grouping, float] = {}
     for each in lane:
         if each.threads > 1:
-            us[each.grouping] += each.end_us - each.start_us
+            us[each.grouping] = us.get(each.grouping, 0.0) + each.end_us - each.start_us
     return max(us, key=us.__getitem__, default="")
 
 

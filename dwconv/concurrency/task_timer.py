@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.fx import Node
 
-from dwconv.concurrency.compiled_graph import Compiled, in_order
+from dwconv.concurrency.compiled_graph import ScheduledGraph, in_order
 from dwconv.concurrency.counters import counted
 from dwconv.concurrency.hill_climbing import estimated_us
 from dwconv.concurrency.instructions import instructions
@@ -142,7 +142,7 @@ class TaskTimer:
         return taken["task"].median_us
 
 
-def _alone(nodes: Sequence[Node]) -> tuple[Compiled, list[Any]]:
+def _alone(nodes: Sequence[Node]) -> tuple[ScheduledGraph, list[Any]]:
     """A task as lanes run it in compiled code, by itself, and something for what it reads. It keeps no results."""
     inside = set(nodes)
     read = [*dict.fromkeys(each for node in nodes for each in node.all_input_nodes if each not in inside)]

@@ -17,17 +17,22 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from dwconv.concurrency.engine import Engine, workers
 from dwconv.concurrency.program import Program
-from dwconv.concurrency.schedule import Count, Microseconds, Placement, ScalingCurve, Schedule, Task
+from dwconv.concurrency.schedule import Count, Grouping, Machine, Microseconds, Placement, ScalingCurve, Schedule, Task
 from dwconv.concurrency.segments import decides_at_run_time
+from dwconv.concurrency.strategies import manual
+from dwconv.concurrency.task_timer import TimeLeft
 from dwconv.concurrency.tasks import CutGraph, TaskFunction
 from dwconv.errors import InvalidChoice
 from dwconv.measure.clock.timing import Call
 from dwconv.system.new_file import replace_file
 
 _RUNS = 3
+_ALONE_SHARE = 0.1
+"""Of the time that is left, what steps on one core may take."""
 _LEAST_FACTOR = 0.5
 """A task that seems to take less of its time than this was disturbed when it was timed alone."""
 GRAPHS = ("forward", "backward")
@@ -82,16 +87,54 @@ def recorded(programs: Sequence[Program], schedules: Sequence[Schedule], step: C
 
 def corrected(curves: Mapping[int, ScalingCurve], ran: Sequence[TaskRun]) -> dict[int, ScalingCurve]:
     """``curves``, each by as much longer or shorter as its task took in a step, where its operands come from other
-    caches than when it was timed alone. ``ran``: of the graph, with one task at a time."""
-    factors = {}
+    caches than when it was timed alone. ``ran``: of the graph, with one task at a time; of several numbers of threads
+    each corrects its own, and those between are between."""
+    factors: dict[int, dict[int, float]] = {task: {} for task in curves}
     for each in ran:
         alone_us = curves[each.placed.task].median_us[each.placed.threads]
         if each.start_us is not None and each.end_us is not None and alone_us > 0:
-            factors[each.placed.task] = max(_LEAST_FACTOR, (each.end_us - each.start_us) / alone_us)
+            factor = max(_LEAST_FACTOR, (each.end_us - each.start_us) / alone_us)
+            factors[each.placed.task][each.placed.threads] = factor
     return {
-        task: ScalingCurve(median_us={count: us * factors.get(task, 1.0) for count, us in curve.median_us.items()})
+        task: replace(
+            curve, median_us={count: us * _between(factors[task], count) for count, us in curve.median_us.items()}
+        )
         for task, curve in curves.items()
     }
+
+
+def _between(factors: Mapping[int, float], count: int) -> float:
+    """By a line over 1/threads, as times are."""
+    known = sorted(factors, reverse=True)
+    if not known:
+        return 1.0
+    return float(np.interp(1 / count, [1 / each for each in known], [factors[each] for each in known]))
+
+
+def in_steps(
+    programs: Sequence[Program], curves: Sequence[Mapping[int, ScalingCurve]], step: Call, *, machine: Machine,
+    budget: TimeLeft,
+) -> list[dict[int, ScalingCurve]]:  # fmt: skip
+    """``curves`` of each program, corrected by plain steps on all cores; and by some on one, if these take little of
+    the time. Caches make a task that is timed alone much faster on several cores, which have more of them. Raises
+    OutOfTime."""
+    call = budget.bounded(step)
+    graphs = [program.cut.graph for program in programs]
+
+    def ran(threads: int) -> list[list[TaskRun]]:
+        plain = [
+            manual(graph, known, threads=threads, workers=1, machine=machine)
+            for graph, known in zip(graphs, curves, strict=True)
+        ]
+        return [[*each] for each in recorded(programs, plain, call)]
+
+    seen = ran(machine.cores)
+    found = [corrected(known, graph) for known, graph in zip(curves, seen, strict=True)]
+    alone_us = sum(curve.median_us[1] for known in found for curve in known.values())
+    if machine.cores > 1 and (1 + _RUNS) * alone_us / 1e6 <= _ALONE_SHARE * budget.left_s:
+        seen = [several + alone for several, alone in zip(seen, ran(1), strict=True)]
+        found = [corrected(known, graph) for known, graph in zip(curves, seen, strict=True)]
+    return found
 
 
 def expected(schedules: Sequence[Schedule]) -> tuple[tuple[TaskRun, ...], ...]:
@@ -170,6 +213,8 @@ class Operation:
     predicted_us: float
     seen_us: float | None
     """None if no run was recorded."""
+    grouping: Grouping = ""
+    """Of the cores of its threads; empty if the system places them."""
 
 
 def operations(ran: Sequence[Sequence[TaskRun]], tasks: Sequence[Sequence[Task]]) -> tuple[Operation, ...]:
@@ -188,7 +233,7 @@ def operations(ran: Sequence[Sequence[TaskRun]], tasks: Sequence[Sequence[Task]]
                 Operation(
                     graph=graph, name=task.name, kind=task.kind, threads=each.placed.threads, lane=each.ran_on,
                     start_us=start_us, neighbours=tuple(beside), predicted_us=each.placed.end_us - each.placed.start_us,
-                    seen_us=None if each.end_us is None else end_us - start_us,
+                    seen_us=None if each.end_us is None else end_us - start_us, grouping=each.placed.grouping,
                 )
             )  # fmt: skip
     return tuple(found)
@@ -211,11 +256,14 @@ def lines(found: Sequence[Operation], *, most: int) -> list[str]:
     if not shown:
         return []
     width = max(len(each.name) for each in shown)
-    said = [f"{'graph':8}  {'operation':{width}}  threads  lane   start µs  predicted   seen µs  beside"]
-    for each in shown:
+    counts = [f"{each.threads} {each.grouping}".strip() for each in shown]
+    most_threads = max(map(len, (*counts, "threads")))
+    head = f"{'threads':>{most_threads}}  lane   start µs  predicted   seen µs  beside"
+    said = [f"{'graph':8}  {'operation':{width}}  {head}"]
+    for each, threads in zip(shown, counts, strict=True):
         seen = "–" if each.seen_us is None else f"{each.seen_us:.0f}"
         said.append(
-            f"{each.graph:8}  {each.name:{width}}  {each.threads:7}  {each.lane:4}  {each.start_us:9.0f}  "
+            f"{each.graph:8}  {each.name:{width}}  {threads:>{most_threads}}  {each.lane:4}  {each.start_us:9.0f}  "
             f"{each.predicted_us:9.0f}  {seen:>8}  {', '.join(each.neighbours) or '–'}"
         )
     if len(found) > len(shown):
@@ -262,7 +310,7 @@ def _events(
             yield {
                 "name": task.name, "cat": graph, "ph": "X", "ts": began_us + start_us, "dur": end_us - start_us,
                 "pid": process, "tid": lane, "args": {
-                    "kind": task.kind, "threads": each.placed.threads,
+                    "kind": task.kind, "threads": each.placed.threads, "cores": each.placed.grouping,
                     "predicted µs": each.placed.end_us - each.placed.start_us,
                 },
             }  # fmt: skip

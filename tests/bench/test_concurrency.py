@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from xml.etree import ElementTree
 
@@ -240,10 +241,23 @@ def test_steps_are_taken_in_turns_and_disturbed_turns_are_left_out(monkeypatch):
     calls = {"a": call("a", [(1.0, 0.0)] * 2 + [(50.0, 0.9)]), "b": call("b", [(2.0, 0.0), (4.0, 0.0), (9.0, 0.0)])}
     laps, lost = bench.in_turns(calls, seconds=60)
     assert order[::4] == ["rest"] * 6
-    assert order[1::4] == order[2::4] == order[3::4] == ["a", "b", "b", "a", "a", "b"]
+    assert order[1::4] == order[2::4] == order[3::4]
+    turns = [order[1::4][at : at + 2] for at in (0, 2, 4)]
+    assert all(sorted(turn) == ["a", "b"] for turn in turns)
     assert [[lap.seconds for lap in laps[name]] for name in calls] == [[1.0, 1.0], [2.0, 4.0]] and lost == 0
     laps, lost = bench.in_turns({"a": lambda: (1.0, 0.5)}, seconds=0)
     assert len(laps["a"]) == 2 and lost == 0.5  # all count, and say so
+
+
+def test_no_step_has_always_the_same_neighbours_in_a_turn(monkeypatch):
+    monkeypatch.setattr(bench, "CpuClock", PlannedClock)
+    monkeypatch.setattr(bench, "_MOST_TURNS", 12)
+    order = []
+    bench.in_turns({name: lambda name=name: order.append(name) or (1.0, 0.0) for name in "abcde"}, seconds=60)
+    once = order[::3]
+    assert len(once) == 12 * 5 and all(sorted(once[at : at + 5]) == [*"abcde"] for at in range(0, 60, 5))
+    before = {(one, other) for one, other in itertools.pairwise(once) if one != other}
+    assert len(before) == 5 * 4
 
 
 def test_accuracy_is_the_mean_error_and_what_the_choice_loses():

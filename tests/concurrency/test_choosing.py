@@ -11,12 +11,12 @@ from dataclasses import replace
 import pytest
 
 from dwconv.concurrency import choice as log
-from dwconv.concurrency import timed_schedules
 from dwconv.concurrency import task_timer as budget
+from dwconv.concurrency import timed_schedules
 from dwconv.concurrency.choice import Choice
-from dwconv.concurrency.timed_schedules import Bets, fastest
 from dwconv.concurrency.options import PLAIN, Options, read
 from dwconv.concurrency.schedule import Placement, Schedule
+from dwconv.concurrency.timed_schedules import Bets, fastest
 from dwconv.errors import InvalidChoice, LogError, OutOfTime
 from dwconv.measure.clock.timing import Lap
 from dwconv.records.record import Measurement

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dwconv.concurrency import list_scheduling
-from dwconv.concurrency.candidates import SchedulePair, GraphTimes, candidates
+from dwconv.concurrency.candidates import GraphTimes, SchedulePair, candidates
 from dwconv.concurrency.lanes import one_at_a_time
 from dwconv.concurrency.list_scheduling import one_after_the_other, side_by_side
 from dwconv.concurrency.options import Options

@@ -9,24 +9,30 @@ from dataclasses import replace
 import msgspec
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch import nn
 
-from dwconv.concurrency import explain
+from dwconv.concurrency import explain, timeline
 from dwconv.concurrency.lanes import one_at_a_time
+from dwconv.concurrency.planned_times import retimed
 from dwconv.concurrency.program import Program
-from dwconv.concurrency.schedule import Placement, ScalingCurve
+from dwconv.concurrency.schedule import Machine, Placement, ScalingCurve
+from dwconv.concurrency.strategies import schedules
+from dwconv.concurrency.task_timer import TimeLeft
 from dwconv.concurrency.timeline import (
     Operation,
     TaskRun,
     corrected,
     expected,
+    in_steps,
     lines,
     operations,
     recorded,
     write_trace,
 )
 from dwconv.errors import InvalidChoice
-from tests.made_up_graphs import graph
+from tests.made_up_graphs import check, graph, problems
 from tests.traced_graphs import branches, branches_inputs, dealt, traced
 
 
@@ -168,3 +174,52 @@ def test_times_are_corrected_by_those_of_a_step():
     ]
     found = corrected(curves, seen)
     assert [found[task].median_us for task in range(3)] == [{1: 40.0, 2: 20.0}, {1: 10.0, 2: 5.0}, {1: 20.0, 2: 10.0}]
+
+
+def test_each_number_of_threads_is_corrected_by_steps_that_had_it():
+    """On one core a task takes as long in a step as alone, on four twice as long; on two by a third of the way."""
+    curves = {0: ScalingCurve(median_us={1: 40.0, 2: 20.0, 3: 14.0, 4: 10.0})}
+    seen = [ran(0, 0, 0, 10, seen=(0.0, 20.0), threads=4), ran(0, 0, 0, 10, seen=(5.0, 45.0), threads=1)]
+    found = corrected(curves, seen)[0].median_us
+    assert (found[1], found[4]) == (40.0, 20.0)
+    assert found[2] == pytest.approx(20.0 * (2 - (1 / 2 - 1 / 4) / (1 - 1 / 4)))
+    assert found[2] / 20 < found[3] / 14 < 2
+
+
+@pytest.mark.parametrize("seconds, counts", [(60.0, {1, 2}), (0.02, {2})])
+def test_steps_on_one_core_correct_times_too_if_they_take_little_of_the_time(seconds, counts, monkeypatch):
+    """What is timed alone is twice as fast on two cores; in a step it is as fast on either."""
+    inputs = branches_inputs()
+    program = Program(traced(branches, inputs))
+    tasks = program.cut.graph.tasks
+    recorded_with = []
+
+    def recorded(programs, schedules, step):
+        (schedule,) = schedules
+        recorded_with.append({each.threads for each in schedule.placements})
+        return [[ran(each.task, 0, 0, 1, seen=(0.0, 300.0), threads=each.threads) for each in schedule.in_order]]
+
+    monkeypatch.setattr(timeline, "recorded", recorded)
+    curves = {task.index: ScalingCurve(median_us={1: 200.0, 2: 100.0}) for task in tasks}
+    (found,) = in_steps([program], [curves], lambda: None, machine=Machine(cores=2), budget=TimeLeft(seconds))
+    assert recorded_with == [{2}, {1}][: len(counts)]
+    assert {curve.median_us[2] for curve in found.values()} == {300.0}
+    assert {curve.median_us[1] for curve in found.values()} == {300.0 if 1 in counts else 600.0}
+
+
+@settings(max_examples=40)
+@given(problem=problems(), strategies=st.sampled_from([(), ("S1",), ("S3",), ("S1", "S3"), ("S2", "S3", "S4")]))
+def test_a_schedule_has_the_times_of_other_curves_without_being_made_anew(problem, strategies):
+    tasks, curves, machine = problem
+    made = schedules(tasks, curves, strategies=strategies, machine=machine)
+    same = retimed(made, tasks, before=curves, now=curves, machine=machine)
+    assert {(each.task, each.worker, each.threads) for each in same.placements} == {
+        (each.task, each.worker, each.threads) for each in made.placements
+    }
+    assert same.makespan_us <= made.makespan_us * (1 + 1e-9)
+    twice = {task: ScalingCurve(median_us={count: 2 * us for count, us in known.median_us.items()})
+             for task, known in curves.items()}  # fmt: skip
+    longer = retimed(made, tasks, before=curves, now=twice, machine=machine)
+    assert same.makespan_us * (1 - 1e-9) <= longer.makespan_us <= 2 * same.makespan_us * (1 + 1e-9)
+    if "S4" not in strategies:
+        check(longer, tasks, cores=machine.cores, handover_us=machine.handover_us)
