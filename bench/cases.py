@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any
 
 from dwconv.problems.as_written import transposed_size
@@ -135,6 +137,7 @@ TRANSPOSED_LAYERS = (
     transposed("HiFi-GAN", batch=4, channels=256, size=(1, 512), kernel=(1, 16), stride=(1, 8), padding=(0, 4)),
 )
 """Decoders, up by 2, as bilinear interpolation begins, of volumes, and of sequences."""
+_USUAL_TAPS = 7
 _MOST_ELEMENTS = 2**24
 """Of an image or a volume: PyTorch's wgrad takes seconds for a call of a larger one."""
 
@@ -148,6 +151,20 @@ def listed_layers(networks: Sequence[str]) -> tuple[Layer, ...]:
         for layer in listed[network]
         if layer.channels * math.prod(layer.input_size) <= _MOST_ELEMENTS
     )
+
+
+def dilated_layers() -> tuple[Layer, ...]:
+    """Those of ``DILATED_NETWORKS``, once each. The first of each kernel that is dilated, large or of another height
+    than width come first, networks in turn: a few are of all networks."""
+    listed = [*dict.fromkeys(listed_layers(DILATED_NETWORKS))]
+    firsts: dict[str, dict[tuple[Sizes, Sizes], Layer]] = defaultdict(dict)
+    for layer in listed:
+        of, is_row = layer.layer, layer.layer.input_size[0] == 1
+        is_decomposed = len({*of.kernel[is_row:]}) > 1
+        if layer.kernel > _USUAL_TAPS or is_decomposed or {*of.dilation} != {1}:
+            firsts[layer.network].setdefault((of.kernel, of.dilation), layer)
+    turns = zip_longest(*(found.values() for found in firsts.values()))
+    return tuple(dict.fromkeys([*(layer for turn in turns for layer in turn if layer), *listed]))
 
 
 GPU_LAYERS = (

@@ -18,11 +18,11 @@ from typing import Any
 
 from bench.cases import (
     CPU_LAYERS,
-    DILATED_NETWORKS,
     ROW_NETWORKS,
     TRANSPOSED_LAYERS,
     VOLUME_NETWORKS,
     Layer,
+    dilated_layers,
     listed_layers,
 )
 from bench.evidence import Control, ratio_of, summary_of, timed_again
@@ -117,9 +117,10 @@ def command(argv: Sequence[str] | None) -> int:
 def layers_of(kind: str) -> Sequence[Layer]:
     """The layers of ``1``, ``2`` or ``3`` dimensions; those of ``dilated``, large and decomposed kernels, once each; or
     ``transposed`` ones."""
-    listed = {"1": ROW_NETWORKS, "3": VOLUME_NETWORKS, "dilated": DILATED_NETWORKS}
-    if kind in listed:
-        return tuple(dict.fromkeys(listed_layers(listed[kind])))
+    if kind == "dilated":
+        return dilated_layers()
+    if kind in ("1", "3"):
+        return listed_layers(ROW_NETWORKS if kind == "1" else VOLUME_NETWORKS)
     return TRANSPOSED_LAYERS if kind == "transposed" else CPU_LAYERS
 
 

@@ -281,7 +281,10 @@ def test_dilated_layers_are_those_of_networks_that_have_them():
     assert {(51, 5), (5, 51), (1, 7), (13, 13)} <= {each.kernel for each in passes}
     assert any(each.is_row for each in passes)
     names = [str(layer) for layer in layers]
-    assert len({*names}) == len(names) and "VAN-B0@224 32×56×56 k7×7 d3" in names
+    assert len({*names}) == len(names)
+    few = [*layers[:6]]  # of each network
+    assert str(few[0]) == "VAN-B0@224 32×56×56 k7×7 d3" and len({layer.network for layer in few}) == 6
+    assert {str(few[1]), str(few[5])} == {"VAN-B0-LSKA@224 32×56×56 k1×5", "Conv-TasNet 512×1×3999 k1×3 d2"}
 
 
 def test_transposed_layers_are_named_by_their_own_sizes_and_passes():
