@@ -158,7 +158,8 @@ def for_every_layer(of_any_size, monkeypatch):
     """Kernels for every layer of two configurations are there for all workloads but blocks."""
     two = list(fake.space(SMALL, fake.TARGET))[:2]
     monkeypatch.setattr(race_module.every_layer, "for_layer", lambda workload, target: [])
-    monkeypatch.setattr(race_module.packed, "configs_for", lambda workload, target: [] if workload.block else list(two))
+    packs = race_module.loaded_packs
+    monkeypatch.setattr(packs, "configs_for", lambda workload, target: [] if workload.block else list(two))
     return of_any_size
 
 
@@ -186,7 +187,7 @@ def test_a_kernel_for_the_size_that_loses_leaves_what_has_won(for_every_layer, l
 def test_one_build_serves_all_layers_of_a_kind(for_every_layer, log, monkeypatch):
     general = Candidate(dataclasses.replace(LARGE, any_size=True, any_channels=True), fake.space(LARGE, None).default)
     monkeypatch.setattr(race_module.every_layer, "for_layer", lambda workload, target: [general])
-    monkeypatch.setattr(race_module.packed, "has", lambda workload, config, target: False)
+    monkeypatch.setattr(race_module.loaded_packs, "has", lambda workload, config, target: False)
     asked, noted = [], []
 
     def stream(next_body, *, timeout_s):
@@ -194,7 +195,7 @@ def test_one_build_serves_all_layers_of_a_kind(for_every_layer, log, monkeypatch
             asked.append(candidate)
             yield len(asked) - 1, Artifact(candidate=candidate, kind="cpu", source="", arguments=())
 
-    monkeypatch.setattr(race_module.packed, "note_built", lambda: noted.append(len(asked)))
+    monkeypatch.setattr(race_module.loaded_packs, "note_built", lambda: noted.append(len(asked)))
     workers = SimpleNamespace(builders=SimpleNamespace(stream=stream), measurer=SimpleNamespace(start=lambda: None))
     race({LARGE: 1, SMALL: 1}, fake.TARGET, log=log, seconds=60.0, known=Database.of([]), workers=workers)
     assert asked == [general] and noted == [1]
