@@ -90,12 +90,22 @@ def _is_as_fast(workload: Workload) -> bool:
     return workload.layout == "nhwc" and (workload.pass_ != "wgrad" or math.prod(workload.kernel) <= _FEW_TAPS)
 
 
+def _of_one_size(workload: Workload) -> float:
+    if workload.layout == "nchw":
+        return _OF_ONE_SIZE_NCHW
+    if workload.pass_ == "wgrad" and math.prod(workload.kernel) > _FEW_TAPS:
+        return _OF_ONE_SIZE_LARGE_WGRAD
+    return _OF_ONE_SIZE[workload.pass_]
+
+
 _FEW_TAPS = 9
-_BUILD_S, _STEPS = 0.3, 1000
-"""What a build takes, about; and the steps in which it must save as much."""
-_OF_ONE_SIZE = {"nhwc": 0.9, "nchw": 0.6}
-"""The time of a kernel for one size over that of one for every layer: the geometric mean of twelve layers, in NCHW of
-small planes (docs/dispatch.md)."""
+_BUILD_S, _BUILD_OF_BLOCK_S, _STEPS = 0.5, 1.5, 1000
+"""What it takes to build, verify and time a kernel, about, and one of a block; and the steps in which it must save as
+much."""
+_OF_ONE_SIZE = {"fprop": 0.92, "dgrad": 0.98, "wgrad": 0.92, "forward": 0.97, "backward": 0.99, "inference": 0.97}
+_OF_ONE_SIZE_LARGE_WGRAD, _OF_ONE_SIZE_NCHW = 0.98, 0.6
+"""The time of a kernel for one size over that of one for every layer: geometric means of twelve layers
+(docs/predictions.md), in NCHW of small planes; of a block over that of one of any size, taken from convolutions."""
 _TRIES = 2
 """Comparisons of a workload that other work disturbs; on a machine that is quiet now one more is the last."""
 _MOST_INCONCLUSIVE = 8
@@ -236,10 +246,11 @@ class RaceState:
         best = min((each for each in worked if each.measurement), key=lambda each: each.slowness, default=None)
         if best is None or best.measurement is None or best.alternative is None or not can_build():
             return
-        own_us = best.measurement.median_us * _OF_ONE_SIZE[workload.layout]
+        own_us = best.measurement.median_us * _of_one_size(workload)
         saves_us = min(best.measurement.median_us, best.alternative[1].median_us) - own_us
         saves_s = 1e-6 * saves_us * self._counts[workload] * _STEPS
-        if (most := min(self._shares[workload], int(saves_s / _BUILD_S))) < 1:
+        build_s = _BUILD_OF_BLOCK_S if workload.block else _BUILD_S
+        if (most := min(self._shares[workload], int(saves_s / build_s))) < 1:
             return
         candidates = [Candidate(workload, config) for config in self._starts(workload, most=most)]
         if candidates:
