@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from dwconv.dispatch import loaded_packs
 from dwconv.kernels.artifact import Artifact
 from dwconv.kernels.cache import make_ready
 from dwconv.kernels.entry import message, read_entry, write_entry
@@ -61,10 +62,12 @@ class KernelMaker:
             found = gain.expected(request.workload, request.target, self._records.bests_of_kind(request.workload))
             write_entry(Path(request.keep_at), {"expected": found})
             return found
-        if not self._has_tvm:
-            import_tvm(request.target)
-            self._has_tvm = True
-        artifact = make_ready(request.candidate, request.target, links=request.links)
+        artifact = loaded_packs.kept(request.candidate, request.target, links=request.links)
+        if artifact is None:
+            if not self._has_tvm:
+                import_tvm(request.target)
+                self._has_tvm = True
+            artifact = make_ready(request.candidate, request.target, links=request.links)
         if request.checks and request.target.kind == "cpu":
             _check(artifact, request.target, threads=request.threads)
         return None

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from typing import TYPE_CHECKING, TypeVar
 
 import torch
@@ -90,6 +90,20 @@ def is_ready(candidate: Candidate, target: Target, device: torch.device) -> bool
     return ready(candidate, target) is not None
 
 
+def lacks(candidate: Candidate, target: Target, *, threads: int) -> Candidate | None:
+    """What has to be built, or checked on so many ``threads``, before a CPU's kernel runs; None if nothing has to be.
+    What a pack that was loaded brings is checked when it is first used."""
+    from dwconv.kernels.cache import checked, ready
+
+    built = loaded_packs.for_every_layer(candidate, target) or loaded_packs.artifact_of(candidate, target)
+    built = built or ready(candidate, target)
+    if built is None:
+        return legality.built_for(candidate, target)
+    if _tells(checked(built, target), threads={threads, 1}) or loaded_packs.kept(built.candidate, target) is None:
+        return None
+    return built.candidate
+
+
 def load(candidate: Candidate, target: Target, device: torch.device) -> Kernel:
     from dwconv.kernels.cache import build_cached, make_ready, ready
     from dwconv.kernels.kernel import Kernel
@@ -139,13 +153,10 @@ def fault_of(kernel: Kernel, target: Target, device: torch.device) -> str | None
     key = artifact.candidate, device
     wanted = {torch.get_num_threads(), 1} if device.type == "cpu" else set[int]()
 
-    def tells(known: Checked | None) -> bool:
-        return known is not None and (known.fault != "" or wanted <= known.threads)
-
     known = _seen.get(key)
-    if not tells(known):
+    if not _tells(known, threads=wanted):
         known = checked(artifact, target)  # reads a file
-    if known is not None and tells(known):
+    if known is not None and _tells(known, threads=wanted):
         _seen[key] = known
         return known.fault
     if is_captured(device):
@@ -157,6 +168,11 @@ def fault_of(kernel: Kernel, target: Target, device: torch.device) -> str | None
     remember_checked(artifact, target, threads=wanted, fault=fault)
     _seen[key] = Checked(threads=frozenset(wanted) | (_seen[key].threads if key in _seen else set()), fault=fault)
     return fault
+
+
+def _tells(known: Checked | None, *, threads: Set[int]) -> bool:
+    """Whether it is known how a kernel does on each of these numbers of threads."""
+    return known is not None and (known.fault != "" or threads <= known.threads)
 
 
 def is_captured(device: torch.device) -> bool:

@@ -146,16 +146,17 @@ def _built_here(workload: Workload, target: Target) -> list[Artifact]:
 
     key = workload.layer_kind, target.device, every_layer.has_few_channels(workload, target)
     if key not in _built:
-        found = (_kept(each, target) for each in every_layer.all_for_layer(workload, target))
+        found = (kept(each, target) for each in every_layer.all_for_layer(workload, target))
         _built[key] = [artifact for artifact in found if artifact is not None]
     return [one for one in _built[key] if one.takes(workload)]
 
 
-def _kept(candidate: Candidate, target: Target) -> Artifact | None:
-    """A kernel for every layer as it lies in the cache folder, or in the package; None if it is in neither."""
+def kept(candidate: Candidate, target: Target, *, links: bool | None = None) -> Artifact | None:
+    """A kernel as it lies in the cache folder, or, for every layer, in the package; None if it is in neither.
+    ``links`` is that of ``cache.ready``."""
     from dwconv.kernels.cache import ready
 
-    if found := ready(candidate, target):
+    if found := ready(candidate, target, links=links):
         return found
     base = _base_of(target)
     return base.artifact_of(candidate) if base else None

@@ -1,5 +1,5 @@
 """Which kernel is built for what a record decides: the one for the size at hand, that of any size, or that for every
-layer."""
+layer; and which are checked before training begins."""
 
 from __future__ import annotations
 
@@ -9,9 +9,15 @@ import pytest
 import torch
 
 import dwconv
+from dwconv import native, settings
 from dwconv.call import background_builds, loaded
+from dwconv.call.background_worker import KernelMaker
 from dwconv.call.call_plan import CallPlan, kernel_state, plan_for
-from dwconv.dispatch import legality
+from dwconv.dispatch import legality, loaded_packs
+from dwconv.kernels import cache
+from dwconv.kernels.load import can_load_libraries
+from dwconv.measure.processes import pool
+from dwconv.measure.verify import first_use
 from dwconv.problems.problem import Problem
 from dwconv.problems.target import cpu_target
 from dwconv.problems.workload import PASSES, Workload
@@ -140,3 +146,48 @@ def test_what_only_a_kernel_for_every_layer_can_be_is_built_as_that(wanted, logs
 
 def is_legal(candidate: Candidate) -> bool:
     return not legality._why_illegal_at_any_size(candidate, cpu_target())
+
+
+@pytest.fixture
+def handed(logs, monkeypatch, tmp_path) -> list[Candidate]:
+    """What is handed to processes that build and check; this one does it. Nothing was built before."""
+    found: list[Candidate] = []
+
+    class Pool:
+        def __init__(self, *given, **options) -> None:
+            self._make = KernelMaker(None)
+
+        def map(self, bodies, *, timeout_s):
+            found.extend(body.candidate for body in bodies)
+            return enumerate(map(self._make, bodies))
+
+        def kill(self) -> None:
+            pass
+
+    monkeypatch.setenv("DWCONV_CACHE", str(tmp_path))
+    monkeypatch.delenv("DWCONV_UNTUNED")
+    monkeypatch.setattr(pool, "Pool", Pool)
+    monkeypatch.setattr(native, "leave_out", lambda reason: None)
+    return found
+
+
+@pytest.mark.parametrize(("kind", "pass_"), [("of any size", "dgrad"), ("for every layer", "fprop")])
+def test_what_a_race_has_built_is_checked_when_convert_returns(handed, logs, monkeypatch, kind, pass_):
+    """Of one of any size a race verifies the sizes of the model alone. No step of training checks the others."""
+    if not can_load_libraries() or settings.program(settings.linker()) is None:
+        pytest.skip("without a linker each process makes machine code of kernels")
+    layer, target = LAYERS["nhwc"], cpu_target()
+    general = layer.for_pass(pass_).with_any_size()
+    every = every_layer.for_layer(layer.for_pass(pass_), target)[0]
+    built = every if kind == "for every layer" else Candidate(general, default_of(general, target))
+    record = record_of(general, config=built.config, median_us=50.0, baseline_us=1e6)
+    TuningLog(logs / "log.jsonl").append(dataclasses.replace(record, confirmed=True, raced=True))
+    cache.build_for_race(built, target)
+    loaded_packs.note_built()
+    dwconv.reset()
+    for _ in range(2):
+        background_builds.make_ready([layer.for_pass(pass_)], target, threads=torch.get_num_threads())
+    assert handed == [built], "once"
+    monkeypatch.setattr(first_use, "fault_at_first_use", lambda *given, **more: pytest.fail("in a step"))
+    plan = plan_of(layer)
+    assert plan.decisions[pass_].provider == "dwconv" and plan.kernels[pass_] is not None
