@@ -31,6 +31,8 @@
                      │
                      ├──► plan_kernels ──► loaded       the kernels that this process has, each checked
                      ├──► background_builds ──► background_worker     built in other processes while PyTorch's op runs
+                     │           │
+                     │        spending      what that may take of the time of calls
                      │
                    arguments     what the user gave, checked: a Call with its Problem
                    tally         how often a plan was called, and with which weight

@@ -138,8 +138,8 @@ class Arriving:
         """Have the kernels predicted, those of layers with more work first. ``calls``: as many came."""
         self._calls, self._ask_from_s = calls, math.inf
         saves_us = math.prod(self._problem.output_shape) * _US_OF_AN_OUTPUT
-        self._waits = saves_us * HORIZON * 1e-6 >= background_builds.BUILD_S["one size"]
-        background_builds.ask(self._bring, device=self._device, saves_us=saves_us)
+        self._waits = saves_us * HORIZON * 1e-6 >= background_builds.PREDICTION_S
+        background_builds.ask(self._bring, device=self._device, saves_us=saves_us, builds=len(self._problem.passes))
 
     def _bring(self, maker: Maker) -> None:
         """In the background: decide, and have the kernels built once they are worth it."""

@@ -1,13 +1,12 @@
-"""Kernels are predicted and built in the background, those that save most first.
+"""Kernels are predicted and built in the background, those first that save most for a second of work.
 
     a plan ──► build: kernels ──► a queue, by what they save ──► a thread, with a process (maker) ──► the cache folder
        │  └──► ask: to predict ──►                                  │
        └── wait ──────────────────────────────────────────────────◄─┘ checked and loaded: the plan's next call has them
 
 A build beside training that uses all cores nearly stops its steps: threads wait for each other after each op. So calls
-wait for kernels that are worth it, and all cores build. What training may spend in all, by waiting or by a build beside
-it, is ``WAIT_S``, what kernels have saved since, and ``_SHARE`` of its time. Where training leaves a core free, one
-process builds there at once. The threads mostly wait.
+wait for kernels that are worth it, and all cores build. ``spending`` says for how long. Where training leaves a core
+free, one process builds there at once. The threads mostly wait.
 """
 
 from __future__ import annotations
@@ -25,9 +24,10 @@ from typing import TYPE_CHECKING
 import torch
 
 from dwconv import settings
-from dwconv.call import loaded
+from dwconv.call import loaded, spending
 from dwconv.call.maker import HANDLER, LIMIT_S, MOST_PROCESSES, Maker, imports
-from dwconv.dispatch import legality, loaded_packs
+from dwconv.call.spending import WorkBeside
+from dwconv.dispatch import loaded_packs
 from dwconv.dispatch.knowledge import database
 from dwconv.errors import WorkerError
 from dwconv.kernels.load import can_load_libraries
@@ -40,17 +40,14 @@ if TYPE_CHECKING:
     from dwconv.records.database import Database
     from dwconv.schedules.template import Candidate
 
-WAIT_S = 2.5
-"""What builds may take of the time of calls before kernels have saved anything, in the whole process."""
-_SHARE = 0.02
-"""Of the time since the first call: what builds may take besides."""
 BUILD_S = {"one size": 0.5, "any size": 1.0, "every layer": 1.5}
 """What a kernel takes of a core, about: what it saves is held against that."""
-_PREDICTION_S = 0.3
+PREDICTION_S = 0.3
 """What it takes to predict the kernels of a layer."""
 _IDLE_S = 10.0
 """How long a thread and its process stay without work: the next size may come soon."""
 _LOOK_S = 0.25
+"""Time goes on, and kernels save: so long until what may be spent is looked at again."""
 _FEW = 3
 """Kernels that one process builds while another starts."""
 
@@ -94,15 +91,18 @@ class _Task:
     then: list[Callable[[str], None]] = field(compare=False)
 
 
-def ask(work: Work, *, device: torch.device, saves_us: float = 0.0) -> None:
-    """Let a thread do ``work`` soon, for calls on ``device``; what saves most of a call comes first. Without a thread
-    it is not done."""
-    _add(work, key=object(), device=device, saves_us=saves_us, takes_s=_PREDICTION_S, then=lambda reason: None)
+def ask(work: Work, *, device: torch.device, saves_us: float = 0.0, builds: int = 0) -> None:
+    """Let a thread do ``work`` soon, for calls on ``device``; what saves most comes first. Without a thread it is not
+    done. ``builds``: so many follow before anything is saved."""
+    saves_per_s = saves_us / (PREDICTION_S + builds * BUILD_S["one size"])
+    _add(work, key=object(), device=device, saves_per_s=saves_per_s, takes_s=PREDICTION_S, then=lambda reason: None)
 
 
 def build(wanted: Sequence[Wanted], then: Callable[[str], None]) -> None:
     """Have kernels built, checked and loaded; then call ``then``, with an empty string if each of them works or never
-    will, else with what the machine is short of. An error of a build, or of a kernel, is reported at its first use."""
+    will, else with what the machine is short of. An error of a build, or of a kernel, is reported at its first use.
+    Nothing is saved before all are there, so they come one after the other."""
+    saves_per_s = sum(each.saves_us for each in wanted) / max(sum(each.takes_s for each in wanted), 1e-9)
     left, reasons, counting = len(wanted), [""], threading.Lock()
 
     def ended(reason: str) -> None:
@@ -117,7 +117,7 @@ def build(wanted: Sequence[Wanted], then: Callable[[str], None]) -> None:
     for each in wanted:
         key = each.built, each.device
         make = partial(_make, each)
-        _add(make, key=key, device=each.device, saves_us=each.saves_us, takes_s=each.takes_s, then=ended)
+        _add(make, key=key, device=each.device, saves_per_s=saves_per_s, takes_s=each.takes_s, then=ended)
     if not wanted:
         then("")
 
@@ -127,25 +127,20 @@ def wait(ended: threading.Event) -> None:
     if imports.abandoned or ended.is_set():
         return
     with _changed:
-        if (left_s := _left_s()) < _LOOK_S:
+        if not (wait_s := spending.of_process.wait_s):
             return
-        if not _Threads.waiting:
-            _Threads.waited_from_s = time.monotonic()
-        _Threads.waiting += 1
+        spending.of_process.wait_begins()
         _start_threads()
         try:
-            _changed.wait_for(lambda: ended.is_set() or not (_Threads.busy or _may_begin()), left_s)
+            _changed.wait_for(lambda: ended.is_set() or not (_Threads.busy or _may_begin()), wait_s)
         finally:
-            _Threads.waiting -= 1
-            if not _Threads.waiting:
-                _Threads.waited_until_s = time.monotonic()
-                _Threads.spent_s += _Threads.waited_until_s - _Threads.waited_from_s
+            spending.of_process.wait_ends()
 
 
 def begin() -> None:
     """Calls run from now on: builds are no longer alone."""
-    if _Threads.began_s is None:
-        _Threads.began_s = time.monotonic()
+    with _changed:
+        spending.of_process.begin()
 
 
 def finish(*, timeout_s: float) -> bool:
@@ -160,15 +155,14 @@ def finish(*, timeout_s: float) -> bool:
 
 
 def make_ready(workloads: Iterable[Workload], target: Target, *, threads: int, known: Database | None = None) -> None:
-    """Build the kernels that measured fastest, at these sizes and at others, in parallel, so that they are ready from
-    the first call. The first use of a kernel that cannot be built gives the warning. ``known``: the records, those of
-    this process by default."""
+    """Build and check the kernels that measured fastest, at these sizes and at others, in parallel, so that they are
+    ready from the first call. The first use of a kernel that cannot be built gives the warning. ``known``: the records,
+    those of this process by default."""
     if settings.untuned() != "predict" or target.kind != "cpu" or not can_build() or settings.local_rank():
         return  # of several ranks on a machine one does it
     from dwconv.call.background_worker import Make
     from dwconv.dispatch.any_size import fastest_of_any_size
     from dwconv.dispatch.decide import decide_on
-    from dwconv.kernels.cache import ready
     from dwconv.measure.clock.contention import cores
     from dwconv.measure.processes.pool import Pool
     from dwconv.schedules.template import Candidate
@@ -183,8 +177,8 @@ def make_ready(workloads: Iterable[Workload], target: Target, *, threads: int, k
         if general := fastest_of_any_size(workload, target, known=known):
             found.append(general)
         for candidate, built_for in found:
-            if loaded_packs.artifact_of(candidate, built_for) is None and ready(candidate, built_for) is None:
-                built = legality.built_for(candidate, built_for)
+            built = loaded.lacks(candidate, built_for, threads=threads)
+            if built is not None:
                 wanted[Make(candidate=built, target=built_for, threads=threads, checks=True, links=True)] = None
     if not wanted or not can_load_libraries():
         return
@@ -205,14 +199,14 @@ def forget() -> None:
     with _changed:
         _tasks.clear()
         _by_key.clear()
-        _Threads.spent_s, _Threads.began_s = 0.0, None
+        spending.of_process.forget()
 
 
 # -- the queue, and the threads that empty it -------------------------------------------------------------------------
 
 
 def _add(
-    work: Work, *, key: object, device: torch.device, saves_us: float, takes_s: float, then: Callable[[str], None]
+    work: Work, *, key: object, device: torch.device, saves_per_s: float, takes_s: float, then: Callable[[str], None]
 ) -> None:
     if imports.abandoned:  # this process was forked in the middle of an import
         return
@@ -222,10 +216,10 @@ def _add(
     with _changed:
         if (same := _by_key.get(key)) is not None:  # another layer, or the start of the model, has asked for it
             same.then.append(then)
-            same.rank = same.rank[0] - saves_us, same.rank[1]
+            same.rank = same.rank[0] - saves_per_s, same.rank[1]
             heapq.heapify(_tasks)
             return
-        rank = -saves_us, next(_numbers)
+        rank = -saves_per_s, next(_numbers)
         task = _Task(rank=rank, work=work, key=key, takes_s=takes_s, is_free=is_free, then=[then])
         heapq.heappush(_tasks, task)
         _by_key[key] = task
@@ -249,7 +243,7 @@ def _most_threads() -> int:
     """All cores where a call waits; else one, and one for each of several ranks."""
     from dwconv.measure.clock.contention import cores
 
-    if not (_Threads.waiting or _Threads.finishing) or settings.rank_is_given():
+    if not (spending.of_process.waiting or _Threads.finishing) or settings.rank_is_given():
         return 1
     return max(1, min(MOST_PROCESSES, cores()))
 
@@ -259,28 +253,20 @@ def _may_begin() -> bool:
     if not _tasks or _Threads.busy >= _most_threads():
         return False
     task = _tasks[0]
-    return _Threads.began_s is None or task.is_free or _Threads.finishing > 0 or _left_s() >= task.takes_s
-
-
-def _left_s() -> float:
-    """What builds may still take of the time of calls."""
-    now_s = time.monotonic()
-    ran_s = now_s - _Threads.began_s if _Threads.began_s is not None else 0.0
-    waits_s = now_s - _Threads.waited_from_s if _Threads.waiting else 0.0
-    return WAIT_S + saved_s() + _SHARE * ran_s - _Threads.spent_s - waits_s
+    return task.is_free or _Threads.finishing > 0 or spending.of_process.allows(task.takes_s)
 
 
 def _run() -> None:
     """In a thread."""
     maker = make_maker()
     try:
-        while (task := _next()) is not None:
-            reason, began_s = "the work failed", time.monotonic()
+        while (begun := _next(maker)) is not None:
+            task, reason = begun[0], "the work failed"
             try:
                 with imports:
                     _, reason = loaded.attempt(partial(task.work, maker))
             finally:
-                _end(task, reason, began_s=began_s)
+                _end(*begun, reason)
     except BaseException:
         with _changed:
             _Threads.count -= 1
@@ -289,8 +275,8 @@ def _run() -> None:
         maker.end()
 
 
-def _next() -> _Task | None:
-    """None if there was no work for some time: the thread then ends."""
+def _next(maker: Maker) -> tuple[_Task, WorkBeside] | None:
+    """What is done next, which begins now; None if there was no work for some time: the thread then ends."""
     with _changed:
         ends_s = time.monotonic() + _IDLE_S
         while not _may_begin():
@@ -300,13 +286,14 @@ def _next() -> _Task | None:
                 return None
             _changed.wait(_LOOK_S if _tasks else ends_s - now_s)
         _Threads.busy += 1
-        return heapq.heappop(_tasks)
+        task = heapq.heappop(_tasks)
+        is_free = task.is_free or _Threads.finishing > 0
+        return task, spending.of_process.work_begins(maker.cpu_s, expected_s=task.takes_s, is_free=is_free)
 
 
-def _end(task: _Task, reason: str, *, began_s: float) -> None:
+def _end(task: _Task, beside: WorkBeside, reason: str) -> None:
     with _changed:
-        if _Threads.began_s is not None and not (task.is_free or _Threads.waiting):
-            _Threads.spent_s += time.monotonic() - max(began_s, _Threads.waited_until_s)
+        spending.of_process.work_ends(beside)
         if _by_key.get(task.key) is task:
             del _by_key[task.key]
     for then in task.then:
@@ -339,16 +326,10 @@ def _make(wanted: Wanted, maker: Maker) -> None:
 
 class _Threads:
     count = busy = 0
-    waiting = finishing = 0
-    """Calls that wait as long as they may; those that wait until nothing is left."""
-    spent_s = waited_from_s = waited_until_s = 0.0
-    """What builds have taken of the time of calls; when the last wait began and ended."""
-    began_s: float | None = None
-    """When the first call came."""
+    finishing = 0
+    """Calls that wait until nothing is left."""
 
 
-saved_s: Callable[[], float] = float
-"""What kernels have saved in the calls of this process so far: ``call_plan`` knows it."""
 make_maker: Callable[[], Maker] = Maker
 """Tests replace it."""
 _changed = threading.Condition()
@@ -363,7 +344,8 @@ def _in_child() -> None:
     """A child has no threads."""
     global _changed
     _changed = threading.Condition()
-    _Threads.count = _Threads.busy = _Threads.waiting = _Threads.finishing = 0
+    _Threads.count = _Threads.busy = _Threads.finishing = 0
+    spending.of_process.leave()
     _tasks.clear()
     _by_key.clear()
 

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from dwconv import native, settings
-from dwconv.call import background_builds, loaded, untuned_warnings
+from dwconv.call import background_builds, loaded, spending, untuned_warnings
 from dwconv.call.arriving import Arriving, kernels_of, layer_of, of_layer
 from dwconv.call.plan_kernels import PlanKernels, chosen
 from dwconv.call.tally import Tally
@@ -218,6 +218,7 @@ def plan_for(problem: Problem, device: torch.device) -> CallPlan:
     key = (problem, device, torch.get_num_threads() if device.type == "cpu" else native.is_out())
     found = _plans.get(key)
     if found is None:
+        began_s = time.monotonic()
         with loaded.lock:
             if len(_plans) >= MOST_PLANS:
                 _plans.clear()
@@ -230,6 +231,7 @@ def plan_for(problem: Problem, device: torch.device) -> CallPlan:
             if found.is_open and (layer := layer_of(problem, device)):
                 of_layer.setdefault(layer, []).append(found.arriving)
         background_builds.begin()
+        spending.of_process.spend(time.monotonic() - began_s)
         if found.is_open:
             found.wait()
     return found
@@ -359,7 +361,7 @@ def _saved_s() -> float:
 _SAVED_FOR_S = 0.3
 _saved = [0.0, 0.0]
 """What was saved, and until when that figure will do."""
-background_builds.saved_s = _saved_s
+spending.saved_s = _saved_s
 
 
 def forget() -> None:

@@ -38,9 +38,9 @@ class Maker:
     def __init__(self) -> None:
         self._process: IsolatedProcess | None = None
 
-    def start(self) -> None:
-        """Start the process, without waiting."""
-        self._started().start()
+    def cpu_s(self) -> float:
+        """What its process, with what that has started, has taken of a core so far."""
+        return 0.0 if self._process is None else self._process.cpu_s
 
     def expect(self, workload: Workload, target: Target) -> Expected | None:
         """``untuned.gain.expected``, kept from an earlier time or made. Raises WorkerError."""

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import time
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Literal
 
 import torch
 
-from dwconv.call import loaded
+from dwconv.call import loaded, spending
 from dwconv.call.untuned_warnings import kind_of, warn_of_first
 from dwconv.dispatch import legality, locked
 from dwconv.dispatch.decision import DispatchDecision
@@ -42,10 +43,13 @@ class _BuiltWhenFirstUsed(dict[Pass, "Kernel | None"]):
     def __missing__(self, pass_: Pass) -> Kernel | None:
         with loaded.lock:
             if pass_ not in self:  # no other thread was faster
+                began_s = time.monotonic()
                 try:
                     self[pass_] = self._build(pass_)
                 except loaded.NotNow:
                     return None
+                finally:
+                    spending.of_process.spend(time.monotonic() - began_s)
             return self[pass_]
 
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import dwconv
-from dwconv.call import background_builds, call_plan
+from dwconv.call import call_plan, spending
 from dwconv.call.call_plan import CallPlan, plan_for
 from dwconv.errors import BuildError
 from dwconv.kernels.kernel import Kernel
@@ -221,24 +221,25 @@ def tensors() -> tuple[torch.Tensor, torch.Tensor]:
 def test_what_kernels_save_in_calls_is_what_builds_may_take(logs, monkeypatch, way, layout):
     """A millisecond a pass, as measured; nothing where PyTorch's op runs, and nothing before a call."""
     monkeypatch.setattr(call_plan, "_SAVED_FOR_S", 0.0)
-    monkeypatch.setattr(background_builds, "_SHARE", 0.0)
+    monkeypatch.setattr(spending, "SURE", 1.0)
+    monkeypatch.setattr(spending, "SHARE", 0.0)
     layer = workload_of(layout=layout)
     of_layout = {"template_layout": layout}
     plant(logs / "log.jsonl", [layer], passes=["fprop", "wgrad"], median_us=50.0, baseline_us=1050.0, **of_layout)
     plant(logs / "log.jsonl", [layer], passes=["dgrad"], median_us=50.0, baseline_us=1.0, **of_layout)
     dwconv.reset()
-    assert background_builds.saved_s() == 0.0
+    assert spending.saved_s() == 0.0
     lies = torch.channels_last if layout == "nhwc" else torch.contiguous_format
     x = torch.randn(layer.input_shape).to(memory_format=lies).requires_grad_()
     w = torch.nn.Parameter(torch.randn(8, 1, 3, 3))
     for steps in (1, 2, 3):
         dwconv.conv2d(x, w, padding=1).sum().backward()
-        assert background_builds.saved_s() == pytest.approx(2e-3 * steps)
+        assert spending.saved_s() == pytest.approx(2e-3 * steps)
     with torch.no_grad():
         dwconv.conv2d(x, w, padding=1)
-    before_s = background_builds._left_s()
-    assert background_builds.saved_s() == pytest.approx(7e-3)
-    monkeypatch.setattr(background_builds, "saved_s", float)
-    assert before_s - background_builds._left_s() == pytest.approx(7e-3), "the budget has it"
+    before_s = spending.of_process.left_s
+    assert spending.saved_s() == pytest.approx(7e-3)
+    monkeypatch.setattr(spending, "saved_s", float)
+    assert before_s - spending.of_process.left_s == pytest.approx(7e-3), "the budget has it"
     dwconv.reset()
     assert call_plan._saved_s() == 0.0

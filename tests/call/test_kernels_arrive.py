@@ -16,7 +16,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import dwconv
 from dwconv import kernels, native, settings
-from dwconv.call import arriving, background_builds, call_plan
+from dwconv.call import arriving, background_builds, call_plan, spending
 from dwconv.call.call_plan import plans
 from dwconv.errors import WorkerCannotStart
 from dwconv.kernels import cache
@@ -66,6 +66,9 @@ class PlantedMaker:
             cache.make_ready(candidate, target)
         return self.fault
 
+    def cpu_s(self) -> float:
+        return 0.0
+
     def end(self) -> None:
         self.ended += 1
 
@@ -99,7 +102,7 @@ def maker(builders, logs, monkeypatch):
     monkeypatch.setattr(background_builds, "make_maker", lambda: made)
     monkeypatch.setattr(background_builds, "_IDLE_S", 0)
     monkeypatch.setattr(contention, "cores", lambda: torch.get_num_threads() + 1)  # one is free
-    monkeypatch.setattr(background_builds, "WAIT_S", 0.0)
+    monkeypatch.setattr(spending, "WAIT_S", 0.0)
     background_builds.forget()
     yield made
     made.may.set()
@@ -137,6 +140,13 @@ def watched(*arguments, **more):
 def running() -> set[str]:
     """The passes that have a kernel in a plan."""
     return {pass_ for plan in plans() for pass_, kernel in plan.kernels.items() if isinstance(kernel, Kernel)}
+
+
+def may_spend(seconds: float, monkeypatch) -> None:
+    """Calls may wait, and builds beside them take, so long."""
+    monkeypatch.setattr(spending, "WAIT_S", seconds)
+    monkeypatch.setattr(spending, "MOST_S", seconds)
+    monkeypatch.setattr(spending, "SHARE", 0.0)
 
 
 def arrive() -> None:
@@ -312,7 +322,7 @@ def test_a_measured_kernel_is_built_in_the_background_and_is_there_at_once_when_
 def test_the_first_call_waits_for_kernels_that_were_measured(maker, builders, nothing_ready, logs, monkeypatch, said):
     plant(logs / "log.jsonl", [WORKLOAD], baseline_us=1e6)
     dwconv.reset()
-    monkeypatch.setattr(background_builds, "WAIT_S", 600.0)
+    may_spend(600.0, monkeypatch)
     background_builds.forget()
     x, w = tensors()
     theirs = step(F.conv2d, x, w, groups=8)
@@ -329,7 +339,7 @@ def test_no_call_waits_longer_than_a_process_may(maker, nothing_ready, logs, mon
     """The maker would wait for ten minutes."""
     plant(logs / "log.jsonl", [WORKLOAD], baseline_us=1e6)
     dwconv.reset()
-    monkeypatch.setattr(background_builds, "WAIT_S", left_s)
+    may_spend(left_s, monkeypatch)
     background_builds.forget()
     monkeypatch.setattr(maker, "make", lambda *_, **__: maker.may.wait(600) and "")
     waited = []
@@ -572,7 +582,7 @@ def test_a_process_predicts_builds_and_checks_and_the_next_one_need_not(tmp_path
 def all_cores(maker, monkeypatch):
     """Training uses each of them."""
     monkeypatch.setattr(contention, "cores", torch.get_num_threads)
-    monkeypatch.setattr(background_builds, "_SHARE", 0.0)
+    may_spend(0.0, monkeypatch)
     background_builds.begin()
 
 
@@ -580,13 +590,13 @@ def all_cores(maker, monkeypatch):
 def test_beside_training_on_all_cores_builds_take_what_kernels_have_saved(monkeypatch):
     """None while nothing is saved; then as many as that is enough for."""
     ran, saved = [], [0.0]
-    monkeypatch.setattr(background_builds, "saved_s", lambda: saved[0])
+    monkeypatch.setattr(spending, "saved_s", lambda: saved[0] / spending.SURE)
     monkeypatch.setattr(background_builds, "_LOOK_S", 0.01)
     monkeypatch.setattr(background_builds, "_IDLE_S", 0.5)
 
     def work(number):
         ran.append(number)
-        background_builds._Threads.spent_s += 1.0  # a second of training
+        spending.of_process.spend(1.0)  # a second of training
 
     for number in range(3):
         background_builds.ask(lambda _, number=number: work(number), device=CPU, saves_us=-number)
@@ -598,13 +608,13 @@ def test_beside_training_on_all_cores_builds_take_what_kernels_have_saved(monkey
         time.sleep(0.05)
         assert len(ran) == count
     assert ran == [0, 1, 2]
-    assert background_builds._Threads.spent_s >= 3.0
+    assert spending.of_process.left_s <= 0.0
 
 
 @pytest.mark.usefixtures("all_cores")
 def test_a_call_does_not_wait_for_a_build_that_takes_longer_than_it_may(monkeypatch):
-    monkeypatch.setattr(background_builds, "WAIT_S", 60.0)
-    monkeypatch.setattr(background_builds, "_PREDICTION_S", 600.0)
+    may_spend(60.0, monkeypatch)
+    monkeypatch.setattr(background_builds, "PREDICTION_S", 600.0)
     background_builds.ask(lambda _: None, device=CPU, saves_us=1.0)
     began = time.monotonic()
     background_builds.wait(threading.Event())

@@ -67,6 +67,19 @@ def test_a_death_is_an_error_and_followed_by_a_new_start(faulty, deed, cause):
     assert faulty.starts == 2
 
 
+def test_what_it_takes_of_a_core_is_counted_over_all_of_its_starts(faulty):
+    if not Path("/proc/self/stat").exists():
+        pytest.skip("the system does not tell")
+    assert faulty.cpu_s == 0.0
+    faulty.call("answer", timeout_s=10)
+    assert (first_s := faulty.cpu_s) > 0.0, "its imports"
+    with pytest.raises(WorkerDied):
+        faulty.call("segfault", timeout_s=10)
+    assert faulty.cpu_s >= first_s
+    faulty.call("answer", timeout_s=10)
+    assert faulty.cpu_s > first_s
+
+
 def test_a_worker_keeps_the_time_limit_itself(faulty):
     """For a parent that is gone or asleep."""
     faulty.call("answer", timeout_s=10)

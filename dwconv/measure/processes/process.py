@@ -79,6 +79,8 @@ class IsolatedProcess:
         self._misfit = misfit
         self._memory_share = memory_share
         self.starts = 0
+        self._cpu_s: dict[int, float] = {}
+        """By the number of the start, as far as it was looked at."""
         self._running: Running | None = None
         self._end: weakref.finalize[Any, IsolatedProcess] | None = None
         self._ready = False
@@ -94,6 +96,13 @@ class IsolatedProcess:
     def running(self) -> bool:
         """False before the first start, and from a death until the next request."""
         return self._running is not None
+
+    @property
+    def cpu_s(self) -> float:
+        """What it has taken of a core so far, with all of its starts and children that have ended."""
+        if self._running is not None:
+            self._cpu_s[self.starts] = max(self._running.cpu_s, self._cpu_s.get(self.starts, 0.0))
+        return sum(self._cpu_s.values())
 
     @property
     def settled(self) -> bool:

@@ -20,6 +20,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+import psutil
+
 from dwconv import settings
 from dwconv.measure.processes.worker import kill_with_children
 from dwconv.system import interpreter
@@ -182,6 +184,15 @@ class Running:
                 )
             undo.pop_all()
         return cls(process=process, connection=ours, scratch=scratch, watch=ProcessWatch(process.pid))
+
+    @property
+    def cpu_s(self) -> float:
+        """What it and its children that have ended have taken of a core; 0 once it has ended itself."""
+        try:
+            times = psutil.Process(self.process.pid).cpu_times()
+        except psutil.Error:
+            return 0.0
+        return float(times.user + times.system + times.children_user + times.children_system)
 
     def end(self) -> int:
         """End it with all processes that it started; return its exit status."""
