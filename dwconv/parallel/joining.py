@@ -150,9 +150,9 @@ def lost_ranks_told(here: Callable[[], str]) -> Iterator[None]:
 
 
 def _told_by_gloo(message: str) -> str:
-    """Without the place in gloo's source, and without what was wrapped around it."""
+    """The first sentence, without the place in gloo's source, and without what was wrapped around it."""
     found = re.search(rf"((?:{_LOST})[^\n]*?)(?: to Tensor)?$", message, re.M)
-    return found[1] if found else message
+    return found[1].partition(". ")[0] if found else message
 
 
 def _join(timeout_s: float) -> None:
