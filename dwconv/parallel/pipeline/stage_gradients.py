@@ -107,7 +107,7 @@ class StageGradients:
         if self._group is None:
             for parameter in self._trained:
                 if parameter.grad is not None and self._divisor != 1:
-                    parameter.grad = parameter.grad / self._divisor
+                    parameter.grad.div_(self._divisor)  # in its memory: fresh memory takes as long again
             return waited_s
         about = {"stage": self._stage, "microbatch": None}
         for bucket in self._buckets:
