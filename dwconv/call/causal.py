@@ -32,6 +32,7 @@ def causal_conv1d(
     seq_idx: Tensor | None = None,
     initial_states: Tensor | None = None,
     return_final_states: bool = False,
+    final_states_out: Tensor | None = None,
     activation: str | None = None,
 ) -> Tensor | tuple[Tensor, Tensor]:
     """y[b, c, t] = act(bias[c] + Σ over k of x[b, c, t − K + 1 + k] · weight[c, k]), differentiable to any order.
@@ -44,16 +45,16 @@ def causal_conv1d(
     the same; it runs in the kernel, and its gradient computes the sums again from x, where that was measured to be
     faster.
 
-    Returns y, (B, C, L); with ``return_final_states`` also what the next call takes as its initial states.
+    Returns y, (B, C, L); with ``return_final_states`` also what the next call takes as its initial states, which is
+    ``final_states_out``, written in place, if there is one.
 
     Raises InvalidCall, a RuntimeError, for sizes that do not fit, and for an unknown activation.
     """
-    given = (x, weight, *(tensor for tensor in (bias, seq_idx, initial_states) if tensor is not None))
+    arguments = (x, weight, bias, seq_idx, initial_states, return_final_states, final_states_out, activation)
+    given = (x, weight, *(each for each in (bias, seq_idx, initial_states, final_states_out) if each is not None))
     if has_torch_function(given):
-        return handle_torch_function(
-            causal_conv1d, given, x, weight, bias, seq_idx, initial_states, return_final_states, activation
-        )
-    return computed(x, weight, bias, seq_idx, initial_states, return_final_states, activation)
+        return handle_torch_function(causal_conv1d, given, *arguments)
+    return computed(*arguments)
 
 
 def computed(
@@ -63,10 +64,11 @@ def computed(
     seq_idx: Tensor | None = None,
     initial_states: Tensor | None = None,
     return_final_states: bool = False,
+    final_states_out: Tensor | None = None,
     activation: str | None = None,
 ) -> Tensor | tuple[Tensor, Tensor]:
     """``causal_conv1d`` without ``__torch_function__``."""
-    _check(x, weight, bias, seq_idx, initial_states, activation)
+    _check(x, weight, bias, seq_idx, initial_states, final_states_out, activation)
     before = weight.shape[1] - 1
     weight = named_weight(weight.unsqueeze(1)).to(x.dtype)
     bias = None if bias is None else bias.to(x.dtype)
@@ -74,7 +76,10 @@ def computed(
     y = _convolve(given, activation=activation is not None)
     if initial_states is not None or seq_idx is not None:
         y = _mended(y, given.lowered() or given, seq_idx, initial_states, activation=activation is not None)
-    return (y, _final_states(x, initial_states, count=before)) if return_final_states else y
+    if not return_final_states:
+        return y
+    last = _final_states(x, initial_states, count=before)
+    return y, last if final_states_out is None else final_states_out.copy_(last)
 
 
 def _convolve(given: Arguments, *, activation: bool) -> Tensor:
@@ -176,6 +181,7 @@ def _check(
     bias: Tensor | None,
     seq_idx: Tensor | None,
     initial_states: Tensor | None,
+    final_states_out: Tensor | None,
     activation: str | None,
 ) -> None:
     """Raises InvalidCall, and InvalidArgument for what is no tensor. What is left for ``conv1d`` to check it does."""
@@ -184,8 +190,9 @@ def _check(
     if not (isinstance(x, Tensor) and isinstance(weight, Tensor)):
         name, other = ("weight", weight) if isinstance(x, Tensor) else ("x", x)
         raise InvalidArgument(f"{name} must be a Tensor, not {type(other).__name__}")
-    if not (bias is seq_idx is initial_states is None):
-        for name, tensor in (("bias", bias), ("seq_idx", seq_idx), ("initial_states", initial_states)):
+    if not (bias is seq_idx is initial_states is final_states_out is None):
+        others = {"bias": bias, "seq_idx": seq_idx, "initial_states": initial_states}
+        for name, tensor in (others | {"final_states_out": final_states_out}).items():
             if tensor is not None and not isinstance(tensor, Tensor):
                 raise InvalidArgument(f"{name} must be a Tensor, not {type(tensor).__name__}")
     if x.dim() != 3:
@@ -199,5 +206,6 @@ def _check(
             f"L={length}"
         )
     states = (batch, channels, weight.shape[1] - 1)
-    if initial_states is not None and initial_states.shape != states:
-        raise InvalidCall(f"initial_states of shape {by(initial_states.shape)} is not (B, C, K − 1), {by(states)}")
+    for name, tensor in (("initial_states", initial_states), ("final_states_out", final_states_out)):
+        if tensor is not None and tensor.shape != states:
+            raise InvalidCall(f"{name} of shape {by(tensor.shape)} is not (B, C, K − 1), {by(states)}")

@@ -75,9 +75,26 @@ def test_a_call_goes_on_where_the_last_one_ended():
     whole = dwconv.causal_conv1d(x, weight, activation="silu")
     states, parts = None, []
     for part in x.split([1, 2, 9, 8], 2):
-        y, states = dwconv.causal_conv1d(part, weight, None, None, states, True, "silu")
+        y, states = dwconv.causal_conv1d(part, weight, None, None, states, True, None, "silu")
         parts.append(y)
     torch.testing.assert_close(torch.cat(parts, 2), whole)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_what_the_next_call_begins_with_is_written_where_the_caller_has_room(compiled):
+    """Also where that held what this call began with, and as the package has it: only where it is wanted."""
+    x, weight, room = drawn(2, CHANNELS, 9), drawn(CHANNELS, TAPS), torch.randn(2, CHANNELS, TAPS - 1).double()
+    call = dwconv.causal_conv1d
+    call = torch.compile(call, backend="eager", fullgraph=True) if compiled else call
+    wanted = dwconv.causal_conv1d(x, weight, None, None, room.clone(), True)
+    y, last = call(x, weight, None, None, room, True, room, "silu")
+    assert last is room and torch.equal(room, wanted[1])
+    torch.testing.assert_close(y, torch.nn.functional.silu(wanted[0]))
+    (dx,) = torch.autograd.grad(last.sum(), x)
+    assert torch.equal(dx[..., 1 - TAPS :], torch.ones_like(room)) and not dx[..., : 1 - TAPS].any()
+    room = torch.zeros(2, CHANNELS, TAPS - 1)
+    call(x, weight, final_states_out=room)
+    assert not room.any()
 
 
 def test_nan_stays_in_its_sequence():
@@ -284,6 +301,7 @@ def test_autocast_lowers_what_meets_states_and_other_sequences(logs, way, activa
         ({"seq_idx": torch.zeros(2, 4, dtype=torch.int32)}, "seq_idx of shape 2×4"),
         ({"seq_idx": torch.zeros(2, 5)}, "is not (B, L) whole numbers with B=2, L=5"),
         ({"initial_states": torch.zeros(2, 8, 4)}, "initial_states of shape 2×8×4 is not (B, C, K − 1), 2×8×3"),
+        ({"final_states_out": torch.zeros(2, 8)}, "final_states_out of shape 2×8 is not (B, C, K − 1), 2×8×3"),
     ],
 )
 def test_what_does_not_fit_is_named(changed, said):
