@@ -90,6 +90,18 @@ def _is_as_fast(workload: Workload) -> bool:
     return workload.layout == "nhwc" and (workload.pass_ != "wgrad" or math.prod(workload.kernel) <= _FEW_TAPS)
 
 
+def _build_of_every_layer_s(workload: Workload) -> float:
+    """Weight gradients have the largest code."""
+    return _BUILD_OF_WGRAD_S if workload.pass_ == "wgrad" else _BUILD_OF_GATHER_S
+
+
+_BUILD_OF_GATHER_S, _BUILD_OF_WGRAD_S = 0.6, 2.0
+"""What it takes to build a kernel for every layer, about."""
+_OTHERS_SAVE = 0.15
+"""Of what is expected of the first one, in a layer of some kind: what the second one saves besides. The better of two
+was 1.4 times as fast as the first, in layers of all sizes (``every_layer.configs``)."""
+
+
 def _of_one_size(workload: Workload) -> float:
     if workload.layout == "nchw":
         return _OF_ONE_SIZE_NCHW
@@ -189,14 +201,26 @@ class RaceState:
     def next_for_every_layer(self) -> Candidate | None:
         """The next kernel for every layer to build; None if there is none, or the time is up."""
         if self._generals is None:
-            layers = (
-                self.waiting if can_build() and isinstance(self._target, CpuTarget) and can_load_libraries() else []
-            )
-            found = dict.fromkeys(each for layer in layers for each in every_layer.for_layer(layer, self._target))
-            self._generals = [each for each in found if not loaded_packs.has(each.workload, each.config, self._target)]
+            builds = can_build() and isinstance(self._target, CpuTarget) and can_load_libraries()
+            self._generals = self._generals_to_build() if builds else []
         if not self._generals or time.monotonic() >= self._ends_s:
             return None
         return self._generals.pop(0)
+
+    def _generals_to_build(self) -> list[Candidate]:
+        """The most promising for each kind of layer; and the others where they may save more than their builds take."""
+        firsts, gains_us = set[Candidate](), defaultdict[Candidate, float](float)
+        for layer in self.waiting:
+            found = every_layer.for_layer(layer, self._target)
+            firsts.update(found[:1])
+            for each in found:
+                gains_us[each] += self._expected_gains[layer]
+        return [
+            each
+            for each, gain_us in gains_us.items()
+            if (each in firsts or 1e-6 * gain_us * _STEPS * _OTHERS_SAVE >= _build_of_every_layer_s(each.workload))
+            and not loaded_packs.has(each.workload, each.config, self._target)
+        ]
 
     def next_comparison(self) -> list[Candidate] | None:
         """The candidates of the next workload: of those that were not raced yet; then of those that another build is
