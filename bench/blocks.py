@@ -134,6 +134,8 @@ def region_of(workload: Workload) -> nn.Sequential:
     assert block is not None
 
     def norm(found: Norm | None) -> nn.Module:
+        if found and found.is_of_images:
+            return nn.GroupNorm(channels, channels, eps=found.eps)
         return nn.BatchNorm2d(channels, eps=found.eps) if found else nn.Identity()
 
     above, left = (before for before, _ in workload.padding)

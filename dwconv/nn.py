@@ -266,14 +266,15 @@ class DepthwiseBlock(nn.Module):
     """``act2(bn2(conv(act1(bn1(x)))))``, as one op where that was measured to be faster, in training forward and
     backward; otherwise its modules one after the other.
 
-    ``conv`` is a depthwise ``nn.Conv2d`` or ``DepthwiseConv2d``; the others, norms as ``nn.BatchNorm2d`` and
+    ``conv`` is a depthwise ``nn.Conv2d``, ``nn.Conv3d``, or dwconv's; the others, norms as ``nn.BatchNorm2d`` and
     activations as ``nn.ReLU6``, may be None. They are submodules of these names, with parameters, statistics and hooks
     of their own. Raises InvalidWorkload for a ``conv`` that is not depthwise, InvalidArgument for
     a part that is no module.
 
     One op is for training, with norms that learn or keep their statistics, or for evaluation; channels_last, in
-    float32 or, but for the norms, in 16 bits, of BatchNorms with weight and bias, the activations ReLU, ReLU6,
-    Hardswish, SiLU and GELU. An activation before a convolution needs a norm before it, a bias a norm after it.
+    float32 or, but for the norms, in 16 bits, of BatchNorms with weight and bias, or of InstanceNorms, the activations
+    ReLU, ReLU6, Hardswish, SiLU and GELU. An activation before a convolution needs a norm before it, a bias a norm
+    after it.
     """
 
     parts_of_block: ClassVar[tuple[str, ...]] = ("bn1", "act1", "conv", "bn2", "act2")
@@ -282,13 +283,13 @@ class DepthwiseBlock(nn.Module):
     def __init__(
         self,
         *,
-        conv: nn.Conv2d,
+        conv: nn.Conv2d | nn.Conv3d,
         bn1: nn.Module | None = None,
         act1: nn.Module | None = None,
         bn2: nn.Module | None = None,
         act2: nn.Module | None = None,
     ) -> None:
-        if not isinstance(conv, nn.Conv2d) or conv.groups != conv.in_channels:
+        if not isinstance(conv, nn.Conv2d | nn.Conv3d) or conv.groups != conv.in_channels:
             raise InvalidWorkload(f"conv={conv} is not depthwise; use one with groups=in_channels")
         for name, part in (("bn1", bn1), ("act1", act1), ("bn2", bn2), ("act2", act2)):
             if part is not None and not isinstance(part, nn.Module):

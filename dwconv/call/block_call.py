@@ -19,11 +19,13 @@ from torch import Tensor
 from torch.utils._python_dispatch import _disable_current_modes
 
 from dwconv.call import blocks
+from dwconv.call.block_tensors import batch_norms_of, is_layer_norm, results_of
 from dwconv.call.call_plan import CallPlan, plan_for
 from dwconv.dispatch import knowledge
 from dwconv.errors import InvalidWorkload
+from dwconv.kernels.operand import dense_strides
 from dwconv.problems.as_written import tensorflow_padding
-from dwconv.problems.block import Block, LayerNorm, Norm
+from dwconv.problems.block import Block, LayerNorm, Norm, Statistics
 from dwconv.problems.problem import Problem
 
 Ints = tuple[int, ...]
@@ -35,16 +37,16 @@ class Place:
 
     block: Block
     weight_shape: Ints
-    """(C·multiplier, 1, KH, KW)"""
+    """(C·multiplier, 1, KH, KW), in 3-D (C·multiplier, 1, KD, KH, KW)"""
     stride: Ints
     padding: Ints | None
-    """(top, bottom, left, right); None: as much as TensorFlow's padding is for the size."""
+    """(top, bottom, left, right), in 3-D (front, back, …); None: as much as TensorFlow's padding is for the size."""
     dilation: Ints
     bias: bool = False
     """Whether the block adds the bias of the convolution: a BatchNorm would cancel it."""
 
     def problem(self, shape: Sequence[int], dtype: torch.dtype = torch.float32, *, trains: bool = True) -> Problem:
-        """For x of (N, C, H, W), in training or in evaluation."""
+        """For x of (N, C, H, W) or (N, C, D, H, W), in training or in evaluation."""
         return _problem(self, tuple(shape), dtype, trains)
 
 
@@ -74,8 +76,9 @@ def _problem(place: Place, shape: Ints, dtype: torch.dtype, trains: bool) -> Pro
 
 
 class NormCall(NamedTuple):
-    """What a norm holds; running statistics move by ``momentum``. Of a LayerNorm weight and bias alone. A tuple,
-    because two are made in every call of a block, in a third of the time that a frozen dataclass takes."""
+    """What a norm holds; running statistics move by ``momentum``. Of a LayerNorm or an InstanceNorm weight and bias
+    alone. A tuple, because two are made in every call of a block, in a third of the time that a frozen dataclass
+    takes."""
 
     running_mean: Tensor | None
     running_var: Tensor | None
@@ -112,16 +115,16 @@ def plan_of(
     a graph is made."""
     block = place.block
     lowers = torch._C._is_any_autocast_enabled()
-    if lowers and not (_is_lowered(x) and (block.layer_norm is None or _layer_norm_keeps(x.device.type, x.dtype))):
+    if lowers and not (_is_lowered(x) and all(_keeps(norm.statistics, x.device.type, x.dtype) for norm in block.norms)):
         return None
     shape, strides = (tuple(map(size_of, sizes)) for sizes in (x.shape, x.stride()))
-    if not _holds(x, *IMAGE_DTYPES) or len(shape) != 4 or None in (*shape, *strides) or 0 in shape:
+    axes = len(place.weight_shape)
+    if not _holds(x, *IMAGE_DTYPES) or len(shape) != axes or None in (*shape, *strides) or 0 in shape:
         return None
-    _, channels, height, width = shape
-    dense = (height * width * channels, 1, width * channels, channels)
+    dense = dense_strides(shape, layout="nhwc")
     if any(size != 1 and here != wanted for size, here, wanted in zip(shape, strides, dense, strict=True)):
         return None
-    if tuple(w.shape) != place.weight_shape or w.shape[0] % channels:
+    if tuple(w.shape) != place.weight_shape or w.shape[0] % shape[1]:
         return None
     if bias is not None and (block.norm2 is None or bias.shape != w.shape[:1]):
         return None
@@ -163,10 +166,13 @@ def is_ever_one(place: Place, device: torch.device, *, trains: bool) -> bool:
 
 
 def _fits(norm: NormCall, kind: Norm | LayerNorm, image: Sequence[int], device: torch.device, *, trains: bool) -> bool:
-    """Whether a norm of ``image``, (N, C, H, W), is one of a block."""
+    """Whether a norm of ``image``, (N, C, …), is one of a block."""
     if norm.weight is None or norm.bias is None or (norm.running_mean is None) != (norm.running_var is None):
         return False
-    if isinstance(kind, Norm):
+    if isinstance(kind, Norm) and kind.is_of_images:
+        if math.prod(image[2:]) == 1 or norm.running_mean is not None:  # of one value PyTorch raises an error
+            return False
+    elif isinstance(kind, Norm):
         learns = trains and not kind.is_frozen
         if _values_per_channel(image) == 1 if learns else norm.running_mean is None:
             return False
@@ -197,11 +203,16 @@ def _is_lowered(x: Tensor) -> bool:
 
 
 @lru_cache(maxsize=10)
-def _layer_norm_keeps(kind: str, dtype: torch.dtype) -> bool:
-    """Whether PyTorch's LayerNorm gives the type of its input under autocast: not on a GPU, where it gives float32."""
+def _keeps(statistics: Statistics, kind: str, dtype: torch.dtype) -> bool:
+    """Whether PyTorch's norm gives the type of its input under autocast: BatchNorm does; LayerNorm and GroupNorm do not
+    on a GPU, where they give float32."""
+    if statistics in ("batch", "running"):
+        return True
     with torch._C.DisableTorchFunction(), _disable_current_modes(), torch.no_grad(), torch.autocast(kind, dtype):
-        y, gamma = torch.zeros((1, 2), dtype=dtype, device=kind), torch.ones(2, device=kind)
-        return F.layer_norm(y, (2,), gamma, gamma).dtype is dtype
+        y, gamma = torch.zeros((1, 2, 2, 2), dtype=dtype, device=kind), torch.ones(2, device=kind)
+        if statistics == "pixel":
+            return F.layer_norm(y, (2,), gamma, gamma).dtype is dtype
+        return F.group_norm(y, 2, gamma, gamma).dtype is F.instance_norm(y, None, None, gamma, gamma).dtype is dtype
 
 
 def size_of(size: Any) -> Any:
@@ -210,7 +221,7 @@ def size_of(size: Any) -> Any:
 
 
 def _values_per_channel(shape: Sequence[int]) -> int:
-    """Of an image (N, C, H, W)."""
+    """Of an image (N, C, …)."""
     return shape[0] * math.prod(shape[2:])
 
 
@@ -221,8 +232,8 @@ def run(x: Tensor, w: Tensor, bias: Tensor | None, norms: Sequence[NormCall], bl
     """z, or y of a block without a second norm. ``bias``: of the convolution, only where a second norm takes it away
     again, with the mean, or a LayerNorm takes it in. Of a LayerNorm z has the channels last."""
     learnt = [tensor for norm in norms for tensor in (norm.weight, norm.bias) if tensor is not None]
-    kinds = blocks.batch_norms_of(block)
-    if blocks.is_layer_norm(block):
+    kinds = batch_norms_of(block)
+    if is_layer_norm(block):
         taken = learnt if bias is None else [bias.to(x.dtype), *learnt]
         z: Tensor = blocks.forward(x, w.to(x.dtype), taken, block, *geometry)[0]
         return z.transpose_(1, 2).transpose_(2, 3)  # in place: what PyTorch's LayerNorm gives is no view
@@ -237,11 +248,11 @@ def run(x: Tensor, w: Tensor, bias: Tensor | None, norms: Sequence[NormCall], bl
             assert norm.running_mean is not None and norm.running_var is not None, "it fits"
             taken += [norm.running_mean, norm.running_var]
     results = blocks.forward(x, w.to(x.dtype), taken, block, *geometry)
-    found = dict(zip(blocks.results_of(block), results, strict=True))
+    found = dict(zip(results_of(block), results, strict=True))
     if bias is not None and "mean2" in found:
         found["mean2"] = found["mean2"] + bias.detach()
     places = [(number, image) for number, image in (("1", x), ("2", results[0])) if f"mean{number}" in found]
-    learning = [norm for norm, kind in zip(norms, kinds, strict=True) if not kind.is_frozen]
+    learning = [norm for norm, kind in zip(norms, kinds, strict=True) if kind.statistics == "batch"]
     for (number, image), norm in zip(places, learning, strict=True):
         norm.learn(found[f"mean{number}"], found[f"var{number}"], count=_values_per_channel(image.shape))
     return results[0]

@@ -25,6 +25,15 @@ from torch.autograd import Function
 
 from dwconv import native
 from dwconv.call import torch_ops
+from dwconv.call.block_tensors import (
+    batch_norms_of,
+    is_layer_norm,
+    kept_of,
+    norms_of_backward,
+    norms_of_forward,
+    of_what_was_given,
+    results_of,
+)
 from dwconv.call.call_plan import CallPlan, plan_for
 from dwconv.call.cpp_ops import offer_of_plan
 from dwconv.call.loaded import is_captured
@@ -34,7 +43,7 @@ from dwconv.dispatch import knowledge
 from dwconv.dispatch.of_problem import saving
 from dwconv.problems import pytorch
 from dwconv.problems.block import Block, Norm
-from dwconv.problems.problem import Problem
+from dwconv.problems.problem import Problem, memory_format
 from dwconv.problems.workload import Layout
 from dwconv.records.line import encode
 from dwconv.system import versions
@@ -104,16 +113,16 @@ def compiled(plan: CallPlan) -> Any | None:
 
 def _for_compiled(
     plan: CallPlan,
-) -> tuple[bool, int, bool, list[bool], Any | None, Callable[[list[Tensor]], list[Tensor]]]:
-    """Whether a block has a second norm, which of its results it keeps, whether its norm is a LayerNorm, which norms
-    are frozen, what moves running statistics on a GPU, and its backward pass on ops that can be differentiated
-    again."""
+) -> tuple[bool, int, bool, list[Any], Any | None, Callable[[list[Tensor]], list[Tensor]]]:
+    """Whether a block has a second norm, which of its results it keeps, whether its norm is a LayerNorm, of what the
+    others have their statistics, what moves running statistics on a GPU, and its backward pass on ops that can be
+    differentiated again."""
     problem = plan.problem
     assert problem.block is not None
     block, has_z = str(problem.block), problem.block.norm2 is not None
     has_layer_norm, kept = problem.block.layer_norm is not None, problem.block.kept
     place = results_of(block).index(kept) if kept else -1
-    frozen = [norm.is_frozen for norm in problem.block.batch_norms]
+    norms = [statistics_for_compiled(norm) for norm in problem.block.batch_norms]
     statistics = None
     if plan.device.type == "cuda" and problem.trains and not has_layer_norm:
         from dwconv.kernels.launch import statistics_kernel  # late: it is for GPUs alone
@@ -125,7 +134,12 @@ def _for_compiled(
         y, (w, *norms) = images[: place >= 0], images[place >= 0 :]
         return block_backward(dz, x, y, w, norms, block, *problem.geometry)
 
-    return has_z, place, has_layer_norm, frozen, statistics, watched_backward
+    return has_z, place, has_layer_norm, norms, statistics, watched_backward
+
+
+def statistics_for_compiled(norm: Norm) -> Any:
+    """Of what a norm has them, in the words of C++."""
+    return getattr(native.module.Statistics, norm.statistics)  # type: ignore[union-attr]
 
 
 decided_by = ""
@@ -222,8 +236,8 @@ def _one_by_one(problem: Problem, x: Tensor, w: Tensor, norms: Sequence[Tensor])
         return {"z": z.clone(memory_format=problem.memory_format), **found}  # it is a view
     found["z"] = z.contiguous(memory_format=problem.memory_format)
     for number, norm, image in (("1", block.norm1, x), ("2", block.batch_norm2, found["y"])):
-        if norm and not norm.is_frozen:
-            variance, mean = torch.var_mean(image.to(_of_channels(image)), (0, 2, 3), correction=0)
+        if norm and norm.statistics == "batch":
+            variance, mean = torch.var_mean(image.to(_of_channels(image)), (0, *range(2, image.dim())), correction=0)
             found[f"mean{number}"], found[f"var{number}"] = mean, variance
     return found
 
@@ -271,10 +285,8 @@ def _forward_fake(x: Tensor, w: Tensor, norms: list[Tensor], block: str, *geomet
 def _backward_fake(
     dz: Tensor, x: Tensor, y: list[Tensor], w: Tensor, norms: list[Tensor], block: str, *geometry: Any
 ) -> list[Tensor]:
-    like = torch.empty(
-        x.shape, dtype=x.dtype, device=x.device,
-        memory_format=torch.channels_last if geometry[-1] == "nhwc" else torch.contiguous_format,
-    )  # fmt: skip
+    lies = memory_format(geometry[-1], axes=x.dim() - 2)
+    like = torch.empty(x.shape, dtype=x.dtype, device=x.device, memory_format=lies)
     if is_layer_norm(block):
         return [like, w.new_empty(w.shape), *map(torch.empty_like, norms)]
     of_channels = x.new_empty(x.shape[1], dtype=_of_channels(x))
@@ -285,28 +297,6 @@ def _backward_fake(
 def _of_channels(image: Tensor) -> torch.dtype:
     """The type of what norms have of each channel."""
     return torch.promote_types(image.dtype, torch.float32)
-
-
-@lru_cache(maxsize=100)
-def results_of(block: str) -> tuple[str, ...]:
-    """The names of the results of a block's forward pass."""
-    return Block.parse(block).results("forward")
-
-
-@lru_cache(maxsize=100)
-def is_layer_norm(block: str) -> bool:
-    return Block.parse(block).layer_norm is not None
-
-
-@lru_cache(maxsize=100)
-def batch_norms_of(block: str) -> tuple[Norm, ...]:
-    return Block.parse(block).batch_norms
-
-
-@lru_cache(maxsize=100)
-def kept_of(block: str) -> str:
-    """The result that the backward pass reads; empty if it reads none."""
-    return Block.parse(block).kept
 
 
 # -- derivatives -------------------------------------------------------------------------------------------------------
@@ -342,36 +332,14 @@ class DwconvBlock(Function):
         saved = ctx.saved_tensors
         x, w, *kept = saved
         y, kept = kept[: ctx.has_y], kept[ctx.has_y :]
-        norms = _norms_of_backward(ctx.block, kept[: ctx.count], kept[ctx.count :])
+        norms = norms_of_backward(ctx.block, kept[: ctx.count], kept[ctx.count :])
         if ctx.seen is not None and ctx.seen._version != ctx.version:
-            y = _block_forward(x, w, _norms_of_forward(ctx.block, norms), ctx.block, *ctx.geometry)[:1]
+            y = _block_forward(x, w, norms_of_forward(ctx.block, norms), ctx.block, *ctx.geometry)[:1]
         backward = block_backward if is_watched_backward(dz, *saved) else _block_backward
         dx, dw, *gradients = backward(dz, x, y, w, norms, ctx.block, *ctx.geometry)
-        found: tuple[Any, ...] = (dx, dw, None, *OF_GEOMETRY, *_of_what_was_given(ctx.block, gradients))
+        given = of_what_was_given(ctx.block, gradients, norms, needed=ctx.needs_input_grad[-ctx.count :])
+        found: tuple[Any, ...] = (dx, dw, None, *OF_GEOMETRY, *given)
         return found
-
-
-def _norms_of_backward(block: str, given: Sequence[Tensor], statistics: Sequence[Tensor]) -> list[Tensor]:
-    """γ, β, mean and variance of each norm, from what the forward pass was given and the statistics that it gave; of a
-    LayerNorm what it was given."""
-    if is_layer_norm(block):
-        return list(given)
-    was_given, were_found = iter(given), iter(statistics)
-    norms: list[Tensor] = []
-    for norm in batch_norms_of(block):
-        norms += [next(was_given), next(was_given)]
-        of = was_given if norm.is_frozen else were_found
-        norms += [next(of), next(of)]
-    return norms
-
-
-def _norms_of_forward(block: str, norms: Sequence[Tensor]) -> list[Tensor]:
-    """What the forward pass was given of the norms of the backward pass, no LayerNorm."""
-    return [
-        each
-        for number, norm in enumerate(batch_norms_of(block))
-        for each in norms[4 * number : 4 * number + (4 if norm.is_frozen else 2)]
-    ]
 
 
 def _without_memory(tensor: Tensor) -> Tensor:
@@ -379,16 +347,6 @@ def _without_memory(tensor: Tensor) -> Tensor:
     seen = tensor.view(tensor.shape)
     seen.set_(tensor.new_empty(0).untyped_storage(), 0, (0,), (1,))
     return seen
-
-
-def _of_what_was_given(block: str, gradients: Sequence[Tensor]) -> list[Tensor | None]:
-    """The gradients of norms' parameters, with none where a statistic was given."""
-    if is_layer_norm(block):
-        return list(gradients)
-    left, found = iter(gradients), list[Tensor | None]()
-    for norm in batch_norms_of(block):
-        found += [next(left), next(left), *([None, None] if norm.is_frozen else [])]
-    return found
 
 
 def forward(x: Tensor, w: Tensor, norms: Sequence[Tensor], block: str, *geometry: Any) -> Sequence[Tensor]:

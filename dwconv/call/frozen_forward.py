@@ -51,6 +51,8 @@ class TracedBlock(_Source):
     """Those of its norms."""
     counts: tuple[bool, ...]
     """Whether the block counts batches for a norm: the trace itself does where it looked into the norm."""
+    over_ranks: bool = False
+    """Whether the first norm, as one that is frozen, is given the statistics of all ranks in each call."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,6 +161,11 @@ def batch_norm_eps(module: Any) -> float | None:
     if not is_usual or isinstance(module, nn.SyncBatchNorm) or not module.track_running_stats:
         return None
     return module.eps if type(module.eps) is float and module.eps > 0 else None
+
+
+def is_over_ranks(module: Any) -> bool:
+    """Whether a BatchNorm shares its statistics with other ranks where it trains: one of ``parallel.sync_bn``."""
+    return hasattr(type(module), "statistics_over_ranks")
 
 
 def plain_class(kind: type) -> type:

@@ -40,8 +40,10 @@ from dwconv.call.watchers import (
     observing_mode,
 )
 from dwconv.problems import pytorch
-from dwconv.problems.block import Block
+from dwconv.problems.block import Block, Norm, Statistics
 
+_ON_16_BITS = (_BatchNorm, nn.LayerNorm, nn.GroupNorm, nn.InstanceNorm2d, nn.InstanceNorm3d)
+"""Norms that give images of 16 bits for such."""
 _RETRY = 256
 """Calls after which a module that is another now is compared again."""
 
@@ -164,7 +166,7 @@ class BoundBlock:
 
     def _as_one(self, x: Any, conv: Any, norms: Sequence[Any]) -> Tensor | None:
         """z; None where the parts run one by one."""
-        trains, held = torch.is_grad_enabled(), self._held(norms)
+        trains, held = torch.is_grad_enabled(), self._held(norms, conv)
         given = [conv.weight, conv.bias, *(tensor for each in held for tensor in each.tensors())]
         if not are_plain(*given):
             return None
@@ -173,14 +175,17 @@ class BoundBlock:
             return None
         if is_watched_beside_autocast(x, x, None):
             return None
-        if x.is_inference() if trains else not self._place.block.is_frozen:
+        if x.is_inference() if trains else not self._place.block.is_frozen or self._block.over_ranks:
             return None
-        if x.dtype is not torch.float32 and any(not isinstance(norm, _BatchNorm | nn.LayerNorm) for norm in norms):
+        if x.dtype is not torch.float32 and any(not isinstance(norm, _ON_16_BITS) for norm in norms):
             return None  # in 16 bits others may give float32
         plan = block_call.plan_of(self._place, x, conv.weight, conv.bias, held, trains=trains)
         if plan is None:
             return None
-        if self._is_learnt(plan, x, conv, norms) and (z := native.run_traced(self._members, x)) is not None:
+        if self._block.over_ranks:
+            mean, variance = norms[0].statistics_over_ranks(x)
+            held = [held[0]._replace(running_mean=mean, running_var=variance)]
+        elif self._is_learnt(plan, x, conv, norms) and (z := native.run_traced(self._members, x)) is not None:
             return z
         if not trains:
             statistics: list[Any] = [(each.weight, each.bias, each.running_mean, each.running_var) for each in held]
@@ -206,7 +211,7 @@ class BoundBlock:
         kind = type(mode)
         warn_once(_ONE_BY_ONE.format(f"{kind.__module__}.{kind.__qualname__} is active, a mode that observes each op"))
 
-    def _held(self, norms: Sequence[Any]) -> list[NormCall]:
+    def _held(self, norms: Sequence[Any], conv: Any) -> list[NormCall]:
         if self._place.block.layer_norm is not None:
             return [NormCall(None, None, norm.weight, norm.bias) for norm in norms]
         found = []
@@ -217,6 +222,9 @@ class BoundBlock:
                 if norm.weight is None and norm.bias is None and mean is not None:
                     affine = torch.ones_like(mean), torch.zeros_like(mean)
                 found.append(NormCall(mean, norm.running_var, *affine))
+                continue
+            if kind.is_of_images:
+                found.append(_of_images(norm, conv.weight))
                 continue
             momentum = norm.momentum
             if momentum is None and norm.num_batches_tracked is not None:
@@ -231,7 +239,9 @@ class BoundBlock:
             return False
         if self._members is None:
             is_layer_norm = self._place.block.layer_norm is not None
-            members = [*zip(map(weakref.ref, norms), self._block.counts, _frozen(self._place.block), strict=True)]
+            kinds = self._place.block.batch_norms or [Norm()]
+            statistics = map(blocks.statistics_for_compiled, kinds)
+            members = [*zip(map(weakref.ref, norms), self._block.counts, statistics, strict=True)]
             self._members = cpp.Members(weakref.ref(conv), members, is_layer_norm)
         self._members.learn(x, compiled)
         return True
@@ -260,25 +270,38 @@ def entered_by_compiler(parent: nn.Module, traces: Sequence[Trace]) -> _Compiled
     return None
 
 
-def _frozen(block: Block) -> list[bool]:
-    """Of each norm."""
-    return [False] if block.layer_norm else [norm.is_frozen for norm in block.batch_norms]
+def _statistics(block: Block) -> list[Statistics]:
+    """Of what each norm has them."""
+    return ["pixel"] if block.layer_norm else [norm.statistics for norm in block.batch_norms]
+
+
+def _of_images(norm: Any, w: Tensor) -> NormCall:
+    """An InstanceNorm, which may have no weight and bias."""
+    affine = norm.weight, norm.bias
+    if norm.weight is None and norm.bias is None:
+        affine = w.new_ones(w.shape[0], dtype=torch.float32), w.new_zeros(w.shape[0], dtype=torch.float32)
+    return NormCall(getattr(norm, "running_mean", None), getattr(norm, "running_var", None), *affine)
 
 
 def _in_graph(parent: nn.Module, block: TracedBlock, x: Tensor) -> Any:
+    if block.over_ranks:
+        return block.run(parent, x)
     conv: Any = at(parent, block.conv)
     place = block.place
     learnt: list[Tensor] = []
     statistics: list[Tensor] = []
     momenta: list[float] = []
-    for path, frozen in zip(block.norms, _frozen(place.block)):  # noqa: B905  compilers support no strict
+    for path, of in zip(block.norms, _statistics(place.block)):  # noqa: B905  compilers support no strict
         norm: Any = at(parent, path)
-        if frozen and (norm.running_mean is None or norm.weight is None or norm.bias is None):
+        if of == "image":
+            learnt += _of_images(norm, conv.weight).tensors()
+            continue
+        if of == "running" and (norm.running_mean is None or norm.weight is None or norm.bias is None):
             return block.run(parent, x)
         learnt += [norm.weight, norm.bias]
-        if frozen:
+        if of == "running":
             learnt += [norm.running_mean, norm.running_var]
-        elif place.block.layer_norm is None:
+        elif of == "batch":
             if norm.momentum is None or norm.running_mean is None:
                 return block.run(parent, x)
             statistics += [norm.running_mean, norm.running_var]
@@ -328,6 +351,9 @@ def _block_in_graph(
     norms = []
     for norm in place.block.batch_norms:
         weight, shift = next(given), next(given)
+        if norm.is_of_images:
+            norms.append(NormCall(None, None, weight, shift))
+            continue
         mean, variance = (next(given), next(given)) if norm.is_frozen else (next(moving), next(moving))
         norms.append(NormCall(mean, variance, weight, shift, 0.0 if norm.is_frozen else next(moments)))
     if place.block.layer_norm:
@@ -335,10 +361,13 @@ def _block_in_graph(
     plan = block_call.plan_of(place, x, w, bias, norms)
     if plan is not None:
         return block_call.run(x, w, bias, norms, name, *plan.problem.geometry)
-    top, bottom, left, right = place.problem(tuple(map(block_call.size_of, x.shape))).padding
+    sides = place.problem(tuple(map(block_call.size_of, x.shape))).padding
+    padding = tuple(zip(sides[::2], sides[1::2], strict=True))
+    op: Any = functional.conv3d if len(padding) == 3 else functional.conv2d
 
     def convolve(a: Tensor) -> Tensor:
-        return functional.conv2d(a, w, bias, place.stride, ((top, bottom), (left, right)), place.dilation)
+        given: Tensor = op(a, w, bias, place.stride, padding, place.dilation)
+        return given
 
     if layer_norm := place.block.layer_norm:
         weight, shift = learnt

@@ -23,6 +23,7 @@ from torch import nn
 from dwconv.call.block_call import IMAGE_DTYPES
 from dwconv.call.frozen_forward import at, is_written
 from dwconv.discovery.find_blocks import Blocks, problem_with
+from dwconv.discovery.folding import INSTANCE_NORMS
 from dwconv.discovery.step import ExampleStep
 from dwconv.discovery.unchanged import unchanged
 from dwconv.discovery.watch import CallWatch, FirstCall, WatchedCall
@@ -219,10 +220,14 @@ def _blocks(
                 or (trains and not {"dgrad", "wgrad"} & {*layer.passes})
             ):
                 continue
-            why_never = _why_never(layer.problem)
+            alone = layer.problem
+            first = ran.get(found.starts)
+            if first and first.reads_channels_last and isinstance(at(model, found.starts), INSTANCE_NORMS):
+                alone = dataclasses.replace(alone, layout="nhwc")  # PyTorch's norm alone gives a contiguous image
+            why_never = _why_never(alone)
             problem = None
             if found.block and not why_never:
-                problem = problem_with(layer.problem, found.block, trains=trains)
+                problem = problem_with(alone, found.block, trains=trains)
             why_not = why_never or (why_no_kernels_for(problem, layer.device) if problem else "")
             blocks.append(
                 DiscoveredBlock(

@@ -25,12 +25,26 @@ from torch.nn.modules.lazy import LazyModuleMixin
 
 from dwconv.call.frozen_forward import HOOKS, Trace, WatchedModule, at, plain_class
 from dwconv.call.signature import NoSignature, Signature
-from dwconv.discovery.folding import Side, after, before, folded, is_norm_of, kind_of, owner_path, place_of, source_of
+from dwconv.discovery.folding import (
+    CONVOLUTIONS,
+    INSTANCE_NORMS,
+    OverRanks,
+    Side,
+    after,
+    before,
+    folded,
+    is_norm_of,
+    kind_of,
+    owner_path,
+    place_of,
+    source_of,
+    takes,
+)
 from dwconv.discovery.forward_graph import decided_in, graph_of
 from dwconv.discovery.python_decisions import names_of
 from dwconv.discovery.same_padding import SamePadding
 from dwconv.discovery.watch import FirstCall
-from dwconv.problems.block import Block, LayerNorm
+from dwconv.problems.block import Block, FrozenNorm, LayerNorm, Norm
 from dwconv.problems.problem import Problem
 
 _LEVELS = 4
@@ -124,7 +138,7 @@ class Blocks:
 
     def _find(self, name: str) -> Found | None:
         conv = at(self._model, name)
-        if not isinstance(conv, nn.Conv2d):
+        if not isinstance(conv, CONVOLUTIONS):
             return None
         best: Found | None = None
         outer = name.split(".")[:-1] if name else []
@@ -191,12 +205,15 @@ class Blocks:
     def _of_sides(self, found: Found, conv: Node, left: Side, right: Side, parent: nn.Module) -> Found | None:
         """The block that a convolution and its two sides are; None without a norm."""
         module = at(parent, str(conv.target))
-        assert isinstance(module, nn.Conv2d)
+        assert isinstance(module, CONVOLUTIONS)
         if left.norm is None and right.norm is None:
             return None
-        if isinstance(right.kind, LayerNorm):
+        if isinstance(right.kind, LayerNorm) or _has_other_statistics(left.kind, right.kind):
             left = Side()
-        reasons = [self._why_not(side, parent, found.parent) for side in (left, right)]
+        axes = len(module.kernel_size)
+        reasons = [self._why_not(side, parent, found.parent, axes=axes) for side in (left, right)]
+        if right.norm is not None and any(isinstance(side.kind, OverRanks) for side in (left, right)):
+            reasons[1] = f"of {owner_path(right.norm)}, statistics of all ranks are taken before a convolution alone"
         left, right = (Side() if why else side for side, why in zip((left, right), reasons, strict=True))
         found.why_not = "; ".join(filter(None, dict.fromkeys(reasons)))
         if left.norm is None and right.norm is None:
@@ -205,7 +222,7 @@ class Blocks:
             found.why_not = why
             return found
         found.block = Block(
-            norm1=left.kind,
+            norm1=FrozenNorm(eps=left.kind.eps) if isinstance(left.kind, OverRanks) else left.kind,
             act1=left.activation if left.norm is not None else "identity",
             norm2=right.kind,
             act2=right.activation if right.norm is not None else "identity",
@@ -219,22 +236,27 @@ class Blocks:
         found.starts = f"{found.parent}.{first}" if found.parent else str(first)
         return found
 
-    def _why_not(self, side: Side, parent: nn.Module, path: str) -> str:
+    def _why_not(self, side: Side, parent: nn.Module, path: str, *, axes: int) -> str:
         if side.norm is None:
             return ""
         inner = owner_path(side.norm)
         assert inner is not None
         owner, name = at(parent, inner), f"{path}.{inner}" if path else inner
         has_neither = owner.weight is None and owner.bias is None
-        if (owner.weight is None or owner.bias is None) and not (has_neither and side.kind.is_frozen):
+        may_lack = side.kind.statistics in ("running", "image")
+        if (owner.weight is None or owner.bias is None) and not (has_neither and may_lack):
             return f"of {name}, it has no weight and bias"
         if isinstance(owner, _BatchNorm):
             if not owner.track_running_stats:
                 return f"of {name}, there are no running statistics"
             if owner.training and not parent.training:
                 return f"of {name}, its statistics are those of the batch"
-        if side.kind.is_frozen and parent.training and _kind_of_device(owner) != "cpu":
+        if side.kind.statistics == "running" and parent.training and _kind_of_device(owner) != "cpu":
             return f"of {name}, its statistics are not those of the batch"
+        if not takes(owner, axes):
+            return f"of {name}, it takes no images of {axes} axes"
+        if isinstance(owner, INSTANCE_NORMS) and any(node.target == "view" for node in side.between[-1].users):
+            return f"of {name}, whose result is viewed as a contiguous one"
         called = [str(node.target) for node in side.between if node.op == "call_module"]
         for each in dict.fromkeys([inner, *called]):
             if why := _why_of_its_own(at(parent, each), f"{path}.{each}" if path else each):
@@ -271,7 +293,7 @@ class Blocks:
             )
             assert found is not None and found.block is not None
             module = inside[inner]
-            assert isinstance(module, nn.Conv2d)
+            assert isinstance(module, CONVOLUTIONS)
             members.update(inside[str(node.target)] for node in found.chain if node.op == "call_module")
             blocks.append(folded(graph, found.chain, found.norms, parent, place=place_of(module, found.block)))
             members.update(inside[path] for path in blocks[-1].norms)
@@ -312,12 +334,18 @@ def _why_of_its_own(module: nn.Module, name: str) -> str:
     return f"{name} has a hook" if any(len(getattr(module, hooks)) for hooks in HOOKS) else ""
 
 
-def _why_no_convolution(conv: nn.Conv2d, name: str, *, has_norm: bool) -> str:
+def _why_no_convolution(conv: nn.Conv2d | nn.Conv3d, name: str, *, has_norm: bool) -> str:
     if conv.padding_mode != "zeros" and not isinstance(conv, SamePadding):
         return f"{name} pads with padding_mode={conv.padding_mode}"
     if conv.bias is not None and not has_norm:
         return "the convolution has a bias, and no norm after it"
     return _why_of_its_own(conv, name)
+
+
+def _has_other_statistics(first: Any, second: Any) -> bool:
+    """Whether only one of two norms has those of each image: the second is then in a block alone."""
+    both = isinstance(first, Norm) and isinstance(second, Norm)
+    return both and first.is_of_images is not second.is_of_images
 
 
 def _looks_into(side: Side, parent: nn.Module) -> nn.Module | None:
@@ -332,7 +360,7 @@ def _looks_into(side: Side, parent: nn.Module) -> nn.Module | None:
 def _leads_on(module: nn.Module) -> bool:
     """Whether to trace into a module: it is a sequence, a norm, or has nothing inside."""
     is_sequence = isinstance(module, nn.Sequential) and type(module).forward is nn.Sequential.forward
-    is_norm = isinstance(module, _BatchNorm | nn.LayerNorm)
+    is_norm = isinstance(module, _BatchNorm | nn.LayerNorm | nn.GroupNorm)
     return is_sequence or is_norm or not [*module.children(), *module.parameters()]
 
 

@@ -20,10 +20,15 @@ from torch.fx import Graph, Node
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from dwconv.call.block_call import CHANNELS_LAST, Place
-from dwconv.call.frozen_forward import TracedBlock, at, batch_norm_eps
+from dwconv.call.frozen_forward import TracedBlock, at, batch_norm_eps, is_over_ranks
 from dwconv.discovery.frozen_norms import frozen_eps
 from dwconv.discovery.same_padding import SamePadding, pads_the_same
-from dwconv.problems.block import Activation, Block, FrozenNorm, LayerNorm, Norm
+from dwconv.problems.block import Activation, Block, FrozenNorm, InstanceNorm, LayerNorm, Norm
+
+
+class OverRanks(FrozenNorm):
+    """A norm with the statistics of all ranks, which a block is given like those of a frozen one; before a convolution
+    alone."""
 
 
 class View:
@@ -40,11 +45,15 @@ def kind_of(node: Node, parent: nn.Module) -> Any:
             return act
         if (eps := batch_norm_eps(module)) is not None:
             return Norm(eps=eps) if module.training else FrozenNorm(eps=eps)
+        if is_over_ranks(module) and module.track_running_stats and (eps := _usual_eps(module)) is not None:
+            return OverRanks(eps=eps) if module.training else FrozenNorm(eps=eps)
         if isinstance(module, nn.SyncBatchNorm):  # in evaluation it is as any other
             is_frozen = type(module).forward is nn.SyncBatchNorm.forward and not module.training
             return FrozenNorm(eps=module.eps) if is_frozen and type(module.eps) is float else None
         if (eps := frozen_eps(module)) is not None:
             return FrozenNorm(eps=eps)
+        if (eps := _instance_norm_eps(module)) is not None:
+            return InstanceNorm(eps=eps)
         if type(module) is nn.LayerNorm and len(module.normalized_shape) == 1 and module.weight is not None:
             return LayerNorm(eps=module.eps) if module.bias is not None else None
         return None
@@ -63,10 +72,42 @@ def kind_of(node: Node, parent: nn.Module) -> Any:
             return FrozenNorm(eps=eps)
         learns_otherwise = _argument(node, 6, "momentum", 0.1) != getattr(owner, "momentum", None)
         return None if learns_otherwise else Norm(eps=eps)
+    if function is F.group_norm:
+        owner, eps = owner_of(node, parent), _argument(node, 4, "eps", 1e-5)
+        if not isinstance(owner, nn.GroupNorm) or type(eps) is not float:
+            return None
+        groups = _argument(node, 1, "num_groups", 0)
+        return InstanceNorm(eps=eps) if groups == owner.num_groups == owner.num_channels else None
     if function is F.layer_norm:
         owner, eps = owner_of(node, parent), _argument(node, 4, "eps", 1e-5)
         return LayerNorm(eps=eps) if isinstance(owner, nn.LayerNorm) and len(owner.normalized_shape) == 1 else None
     return _activation_of(function, node) if function is not None else None
+
+
+CONVOLUTIONS = (nn.Conv2d, nn.Conv3d)
+INSTANCE_NORMS = (nn.InstanceNorm2d, nn.InstanceNorm3d)
+_OF_AXES = {nn.BatchNorm2d: 2, nn.InstanceNorm2d: 2, nn.BatchNorm3d: 3, nn.InstanceNorm3d: 3}
+
+
+def takes(norm: nn.Module, axes: int) -> bool:
+    """Whether a norm takes images of so many axes; one that is no more than a scale and a shift takes two."""
+    of_class = [number for kind, number in _OF_AXES.items() if isinstance(norm, kind)]
+    is_of_any = isinstance(norm, nn.SyncBatchNorm | nn.GroupNorm | nn.LayerNorm | _BatchNorm)
+    return axes in of_class if of_class else is_of_any or axes == 2
+
+
+def _instance_norm_eps(module: nn.Module) -> float | None:
+    """The eps of a norm of each channel of each image; None for another module. Its statistics are those of the image
+    in evaluation, too."""
+    if isinstance(module, nn.GroupNorm) and type(module).forward is nn.GroupNorm.forward:
+        is_one = module.num_groups == module.num_channels
+    else:
+        is_one = type(module) in INSTANCE_NORMS and not module.track_running_stats
+    return _usual_eps(module) if is_one else None
+
+
+def _usual_eps(norm: Any) -> float | None:
+    return norm.eps if type(norm.eps) is float and norm.eps > 0 else None
 
 
 def _activation_of_module(module: nn.Module) -> Activation | None:
@@ -115,6 +156,7 @@ _OPTIONS: dict[Callable[..., Any], tuple[dict[str, Any], dict[str, Any]]] = {
 _TENSORS = {
     F.batch_norm: ((1, "running_mean"), (2, "running_var"), (3, "weight"), (4, "bias")),
     F.layer_norm: ((2, "weight"), (3, "bias")),
+    F.group_norm: ((2, "weight"), (3, "bias")),
 }
 
 
@@ -254,9 +296,9 @@ def folded(
     assert isinstance(x, Node)
     (conv,) = (str(node.target) for node in chain if _convolves(node, parent))
     owners = tuple(str(owner_path(norm)) for norm in norms)
-    kinds = (kind_of(norm, parent) for norm in norms)
+    kinds = [kind_of(norm, parent) for norm in norms]
     counts = tuple(
-        norm.op == "call_module" and type(kind) is not FrozenNorm for norm, kind in zip(norms, kinds, strict=True)
+        norm.op == "call_module" and type(kind) in (Norm, LayerNorm) for norm, kind in zip(norms, kinds, strict=True)
     )
     parts = Graph()
     copied: dict[Node, Node] = {x: parts.placeholder("x")}
@@ -274,20 +316,23 @@ def folded(
             user.replace_input_with(node, x)
     for node in reversed(chain):
         graph.erase_node(node)
-    return TracedBlock(place=place, conv=conv, norms=owners, counts=counts, source=parts.python_code("self").src)
+    over_ranks = any(isinstance(kind, OverRanks) for kind in kinds)
+    source = parts.python_code("self").src
+    return TracedBlock(place=place, conv=conv, norms=owners, counts=counts, source=source, over_ranks=over_ranks)
 
 
 def _convolves(node: Node, parent: nn.Module) -> bool:
-    return node.op == "call_module" and isinstance(at(parent, str(node.target)), nn.Conv2d)
+    return node.op == "call_module" and isinstance(at(parent, str(node.target)), CONVOLUTIONS)
 
 
-def place_of(conv: nn.Conv2d, block: Block) -> Place:
+def place_of(conv: nn.Conv2d | nn.Conv3d, block: Block) -> Place:
     """A block around a convolution, for images of any size."""
     if isinstance(conv, SamePadding) or pads_the_same(conv):
         padding = None
     else:
-        left, right, top, bottom = conv._reversed_padding_repeated_twice
-        padding = top, bottom, left, right
+        sides = conv._reversed_padding_repeated_twice  # (left, right, top, bottom), the last axis first
+        pairs = [*zip(sides[::2], sides[1::2], strict=True)]
+        padding = tuple(side for pair in reversed(pairs) for side in pair)
     return Place(
         block=block,
         weight_shape=tuple(conv.weight.shape),

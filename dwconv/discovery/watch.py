@@ -35,7 +35,7 @@ from dwconv.call.signature import NoSignature, Signature, are_tensors
 from dwconv.call.transposed_call import TransposedArguments, TransposedCall
 from dwconv.discovery.same_padding import SamePadding, pads_the_same, same_padding
 from dwconv.errors import InvalidWorkload
-from dwconv.problems.problem import Problem
+from dwconv.problems.problem import Problem, memory_format
 from dwconv.problems.workload import TRANSPOSED, Pass
 
 
@@ -62,6 +62,8 @@ class FirstCall:
     given: Signature | NoSignature
     gives_tensors: bool
     """Whether its result is a tensor, or a container of tensors."""
+    reads_channels_last: bool
+    """Whether its first argument is an image that lies so."""
 
     @classmethod
     def of(cls, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], result: object) -> FirstCall:
@@ -73,7 +75,10 @@ class FirstCall:
             given = Signature.of(plain.forward, args, kwargs)
         except NoSignature as error:
             given = error
-        return cls(given=given, gives_tensors=are_tensors(result))
+        x = args[0] if args else None
+        axes = x.dim() - 2 if isinstance(x, Tensor) and x.layout is torch.strided else 0
+        lies_last = axes in (2, 3) and x.is_contiguous(memory_format=memory_format("nhwc", axes=axes))  # type: ignore[union-attr]
+        return cls(given=given, gives_tensors=are_tensors(result), reads_channels_last=lies_last)
 
     @property
     def signature(self) -> Signature:

@@ -23,7 +23,7 @@ import msgspec
 
 from dwconv.errors import NotKept
 from dwconv.kernels.artifact import Argument, Artifact, Extent, Launch, Scalar
-from dwconv.problems.block import Block, FrozenNorm, LayerNorm, Norm
+from dwconv.problems.block import Block, FrozenNorm, InstanceNorm, LayerNorm, Norm
 from dwconv.problems.target import CacheLevel, CpuTarget, CudaTarget, Limits
 from dwconv.problems.workload import Workload
 from dwconv.schedules.space import Config
@@ -47,8 +47,8 @@ def message(kind: type[T]) -> type[T]:
 
 
 for _kind in (
-    *(Workload, Block, Norm, FrozenNorm, LayerNorm, Config, Candidate, CpuTarget, CudaTarget, Limits, CacheLevel),
-    *(Artifact, Argument, Extent, Scalar, Launch),
+    *(Workload, Block, Norm, FrozenNorm, InstanceNorm, LayerNorm, Config, Candidate, CpuTarget, CudaTarget, Limits),
+    *(CacheLevel, Artifact, Argument, Extent, Scalar, Launch),
 ):
     message(_kind)
 

@@ -33,7 +33,7 @@ struct TunedBlock : torch::CustomClassHolder {
       bool has_z,
       int64_t kept,
       bool has_layer_norm,
-      std::vector<bool> frozen,
+      std::vector<Statistics> norms,
       std::shared_ptr<StatisticsKernel> statistics,
       pybind11::object watched_backward)
       : forward(std::move(forward)),
@@ -41,7 +41,7 @@ struct TunedBlock : torch::CustomClassHolder {
         has_z(has_z),
         kept(kept),
         has_layer_norm(has_layer_norm),
-        frozen(std::move(frozen)),
+        norms(std::move(norms)),
         statistics(std::move(statistics)),
         watched_backward(std::move(watched_backward)) {}
 
@@ -49,13 +49,13 @@ struct TunedBlock : torch::CustomClassHolder {
   bool has_z;             // its first result is z, of a second norm; without one y
   int64_t kept;           // which of its results the backward pass reads: 1 is y, beside z; -1: none
   bool has_layer_norm;    // it has no statistics, and of the norm's parameters the backward pass reads γ alone
-  std::vector<bool> frozen;  // of each BatchNorm, whether it is given its statistics
+  std::vector<Statistics> norms;  // of each that is no LayerNorm
   std::shared_ptr<StatisticsKernel> statistics;  // on a GPU; none where it could not be compiled
   Held watched_backward;  // (dz, x, [y], w, norms) -> [dx, dw, gradients of norms], on differentiable ops
   std::atomic<int64_t> forwards = 0, backwards = 0;
 
   bool trains() const { return backward != nullptr; }
-  bool is_frozen(size_t norm) const { return norm < frozen.size() && frozen[norm]; }
+  Statistics statistics_of(size_t norm) const { return norm < norms.size() ? norms[norm] : Statistics::batch; }
   bool keeps_z() const { return has_z && kept == 0; }
   bool reads_image() const { return kept >= 0; }
   size_t first_statistic() const { return kept == 1 ? 2 : 1; }  // among the results
@@ -106,9 +106,9 @@ struct DwconvBlock : torch::autograd::Function<DwconvBlock> {
       kept.insert(kept.end(), from, from + 2);
       from += 2;
     };
-    for (const bool is_frozen : block.frozen) {
+    for (const Statistics statistics : block.norms) {
       keep_two(given);  // γ, β
-      keep_two(is_frozen ? given : found);
+      if (statistics != Statistics::image) keep_two(statistics == Statistics::running ? given : found);
     }
     context->save_for_backward(std::move(kept));
     context->set_materialize_grads(false);
@@ -148,12 +148,12 @@ struct DwconvBlock : torch::autograd::Function<DwconvBlock> {
  private:
   static constexpr size_t kInputs = 7, kImagesAndWeight = 4;  // dz, x, y, w
 
-  // From what the backward pass is given: dz, x, z, w, and of each norm γ, β, mean and variance.
+  // From what the backward pass is given: dz, x, z, w, and of each norm, a BatchNorm, γ, β, mean and variance.
   static Tensor z_once_more(const TunedBlock& block, const variable_list& given) {
     variable_list inputs{given[1], given[3]};
-    for (size_t norm = 0; norm < block.frozen.size(); ++norm) {
+    for (size_t norm = 0; norm < block.norms.size(); ++norm) {
       const auto first = given.begin() + 4 + 4 * norm;
-      inputs.insert(inputs.end(), first, first + (block.frozen[norm] ? 4 : 2));
+      inputs.insert(inputs.end(), first, first + (block.norms[norm] == Statistics::running ? 4 : 2));
     }
     inputs = block.forward->dense(inputs);
     const variable_list results = block.forward->empty_results_together(inputs[0].size(0));
@@ -182,7 +182,8 @@ inline Tensor run_as_one(
     call.inputs.insert(call.inputs.end(), {norm.weight, norm.bias});
     *next++ = norm.weight;
     *next++ = norm.bias;
-    if (block->is_frozen(i)) call.inputs.insert(call.inputs.end(), {norm.running_mean, norm.running_var});
+    if (block->statistics_of(i) == Statistics::running)
+      call.inputs.insert(call.inputs.end(), {norm.running_mean, norm.running_var});
   }
   if (bias) call.inputs[2] = lowered(*bias, x);
   if (!block->forward->reads(call.inputs)) return {};
@@ -192,7 +193,7 @@ inline Tensor run_as_one(
   RunningStatistics running(block->statistics.get());
   size_t mean = block->first_statistic();
   for (size_t i = 0; i < norms.size(); ++i) {
-    if (block->is_frozen(i)) continue;
+    if (block->statistics_of(i) != Statistics::batch) continue;
     // The first norm is that of x, if a block has two, or no second one.
     const bool is_of_x = norms.size() == 2 ? i == 0 : !block->has_z;
     const Tensor& of = is_of_x ? x : call.results[0];

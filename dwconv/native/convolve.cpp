@@ -362,9 +362,13 @@ PYBIND11_MODULE(dwconv_native, module) {
       .def(py::init<
            bool, int64_t, Shape, Shape, Shape, Sizes, int64_t, std::shared_ptr<Kernel>, std::shared_ptr<Kernel>,
            std::shared_ptr<Kernel>, std::shared_ptr<Kernel>, Geometry, py::object>());
+  py::enum_<Statistics>(module, "Statistics")
+      .value("batch", Statistics::batch)
+      .value("running", Statistics::running)
+      .value("image", Statistics::image);
   py::class_<TunedBlock, c10::intrusive_ptr<TunedBlock>>(module, "TunedBlock")
       .def(py::init<
-           std::shared_ptr<Kernel>, std::shared_ptr<Kernel>, bool, int64_t, bool, std::vector<bool>,
+           std::shared_ptr<Kernel>, std::shared_ptr<Kernel>, bool, int64_t, bool, std::vector<Statistics>,
            std::shared_ptr<StatisticsKernel>, py::object>())
       .def_property_readonly("trains", &TunedBlock::trains)
       .def_property_readonly("forwards", [](const TunedBlock& block) { return block.forwards.load(); })

@@ -22,6 +22,10 @@ namespace dwconv {
 
 using at::Tensor;
 
+// Of what a norm has its mean and variance in training, as in problems/block.py: of the batch, its running ones, or of
+// each image.
+enum class Statistics { batch, running, image };
+
 // One norm of a call: its parameters, and how its running statistics move.
 struct NormCall {
   Tensor weight, bias;

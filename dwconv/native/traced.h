@@ -7,7 +7,9 @@
 //   Members ─► parameters and buffers, read anew in every call
 #pragma once
 
+#include <ATen/ops/ones.h>
 #include <ATen/ops/ones_like.h>
+#include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 #include <c10/core/InferenceMode.h>
 
@@ -127,8 +129,8 @@ inline bool read_tensor(PyObject* given, Tensor& tensor) {
 }
 
 struct Members {
-  // A reference, whether the block counts batches for it, and whether it keeps its statistics in training.
-  using Norm = std::tuple<pybind11::object, bool, bool>;
+  // A reference, whether the block counts batches for it, and its statistics.
+  using Norm = std::tuple<pybind11::object, bool, Statistics>;
 
   pybind11::object conv;  // a reference
   std::vector<Norm> norms;
@@ -173,18 +175,26 @@ struct Members {
   }
 };
 
-// False where Python has to check: a tensor that is none, or a momentum that is no number.
-inline bool read_norm(const Members::Norm& member, bool is_layer_norm, bool trains, NormCall& norm) {
-  const auto& [reference, counts, is_frozen] = member;
+// False where Python has to check: a tensor that is none, or a momentum that is no number. `w`: of the convolution.
+inline bool read_norm(const Members::Norm& member, bool is_layer_norm, bool trains, const Tensor& w, NormCall& norm) {
+  const auto& [reference, counts, statistics] = member;
   const Referred module(reference);
   PyObject *const parameters = module.get(names().parameters), *const buffers = module.get(names().buffers);
-  const auto read = [&](PyObject* name, Tensor& tensor) {  // a frozen norm may have no parameters
+  const bool is_frozen = statistics == Statistics::running, is_of_images = statistics == Statistics::image;
+  const auto read = [&](PyObject* name, Tensor& tensor) {  // a frozen norm may have no parameters, but buffers
     return Members::read(parameters, name, tensor) && (tensor.defined() || Members::read(buffers, name, tensor));
   };
   if (!read(names().weight, norm.weight) || !read(names().bias, norm.bias)) return false;
   const bool has_affine = norm.weight.defined() && norm.bias.defined();
-  if (!has_affine && (!is_frozen || norm.weight.defined() || norm.bias.defined())) return false;
+  if (!has_affine && (!(is_frozen || is_of_images) || norm.weight.defined() || norm.bias.defined())) return false;
   if (is_layer_norm) return true;
+  if (is_of_images) {
+    if (!has_affine) {
+      norm.weight = at::ones({w.size(0)}, w.options().dtype(at::kFloat));
+      norm.bias = at::zeros({w.size(0)}, w.options().dtype(at::kFloat));
+    }
+    return trains;
+  }
   if (!Members::read(buffers, names().mean, norm.running_mean) || !Members::read(buffers, names().variance, norm.running_var))
     return false;
   if (norm.running_mean.defined() != norm.running_var.defined()) return false;
@@ -213,7 +223,7 @@ inline PyObject* run_traced(PyObject*, PyObject* const* given, Py_ssize_t) {
   const bool trains = block->trains();
   NormCalls norms(members.norms.size());
   for (size_t i = 0; i < norms.size(); ++i)
-    if (!read_norm(members.norms[i], members.is_layer_norm, trains, norms[i])) Py_RETURN_NONE;
+    if (!read_norm(members.norms[i], members.is_layer_norm, trains, w, norms[i])) Py_RETURN_NONE;
   const bool is_bias_taken = bias.defined() && (members.is_layer_norm || !trains);
   if (bias.defined() && !is_bias_taken) Py_RETURN_NONE;  // a norm takes it away again, but for NaN: Python does it
   Tensor z;

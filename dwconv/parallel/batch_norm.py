@@ -5,6 +5,9 @@
 
 One round each way. Weight and bias are applied behind it, so that the backward pass of a stage can be split: the
 gradient of the input needs the other replicas, those of weight and bias do not.
+
+Before a depthwise convolution a block normalises, and this gives it the statistics. Both ways exchange the same sums: a
+rank may run the one while another runs the other.
 """
 
 from __future__ import annotations
@@ -31,8 +34,8 @@ def sync_bn(model: Model, *, group: dist.ProcessGroup | None = None) -> Model:
 
     Returns ``model``. The layers stay the objects they are, with their parameters, statistics and names; only their
     class changes, to a subclass of what it was. In evaluation they do what they did. Call it on every rank, before
-    ``dwconv.convert``: a norm that waits for other ranks is in no fused block. Each rank must call such a layer as
-    often as the others, in the same order; batches may differ in size."""
+    ``dwconv.convert``. Each rank must call such a layer as often as the others, in the same order; batches may differ
+    in size."""
     check_model(model)
     check_joined()
     for module in model.modules():
@@ -76,15 +79,24 @@ class _Synchronised(_BatchNorm):
             return super().forward(input)
         self._check_input_dim(input)  # type: ignore[no-untyped-call]
         x, mean, variance, count = _Normalised.apply(input, self.eps, self._replicas.group)  # type: ignore[no-untyped-call]
-        if self.track_running_stats:
-            self._remember(mean, variance * (count / (count - 1).clamp(min=1)))
+        self._remember(mean, variance, count)
         shape = [-1 if axis == 1 else 1 for axis in range(input.dim())]
         if self.weight is None:
             return x.to(input.dtype)
         return (x * self.weight.view(shape) + self.bias.view(shape)).to(input.dtype)
 
+    def statistics_over_ranks(self, input: Tensor) -> tuple[Tensor, Tensor]:
+        """The mean and the variance that ``forward`` normalises with, of each channel, in float32 or float64, with
+        gradients for the input; it also updates the running ones. For a norm that trains."""
+        mean, variance, count = _Statistics.apply(input, self.eps, self._replicas.group)  # type: ignore[no-untyped-call]
+        self._remember(mean.detach(), variance.detach(), count)
+        return mean, variance
+
     @torch.no_grad()
-    def _remember(self, mean: Tensor, variance: Tensor) -> None:
+    def _remember(self, mean: Tensor, variance: Tensor, count: Tensor) -> None:
+        if not self.track_running_stats:
+            return
+        variance = variance * (count / (count - 1).clamp(min=1))
         assert self.num_batches_tracked is not None and self.running_mean is not None and self.running_var is not None
         self.num_batches_tracked.add_(1)
         share = 1.0 / float(self.num_batches_tracked) if self.momentum is None else self.momentum
@@ -100,16 +112,8 @@ class _Normalised(Function):
     def forward(ctx: Any, x: Tensor, eps: float, group: dist.ProcessGroup | None) -> tuple[Tensor, ...]:
         others = [axis for axis in range(x.dim()) if axis != 1]
         shape = [-1 if axis == 1 else 1 for axis in range(x.dim())]
-        precise = x.double() if x.dtype is torch.float64 else x.float()
-        variance, mean = torch.var_mean(precise, others, correction=0)
-        count = torch.full_like(mean, x.numel() / max(1, x.shape[1]))
-        mine = torch.stack([mean, variance, count])
-        everyone = [torch.empty_like(mine) for _ in range(dist.get_world_size(group))]
-        dist.all_gather(everyone, mine, group=group)
-        means, variances, counts = torch.stack(everyone, dim=1)
-        total = counts.sum(0)
-        mean = (counts * means).sum(0) / total
-        variance = (counts * (variances + (means - mean).square())).sum(0) / total
+        precise = _precise(x)
+        mean, variance, total = _of_all_ranks(precise, group)
         deviation = torch.rsqrt(variance + eps)
         normalised = (precise - mean.view(shape)) * deviation.view(shape)
         ctx.save_for_backward(normalised, deviation, total)
@@ -126,3 +130,47 @@ class _Normalised(Function):
         of_gradient, of_product = (each.view(ctx.shape) for each in sums / total)
         found = (gradient - of_gradient - normalised * of_product) * deviation.view(ctx.shape)
         return found.to(ctx.dtype), None, None
+
+
+class _Statistics(Function):
+    """The mean and the variance of (N, C, …) over all ranks, and the number of elements a channel. Of a gradient g of
+    what is normalised with them, that of the mean is -Σ g / σ, and that of the variance -Σ g · normalised / 2σ²."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, eps: float, group: dist.ProcessGroup | None) -> tuple[Tensor, ...]:
+        mean, variance, total = _of_all_ranks(_precise(x), group)
+        ctx.save_for_backward(x, mean, variance, total)
+        ctx.eps, ctx.group = eps, group
+        ctx.mark_non_differentiable(total)
+        return mean, variance, total
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, of_mean: Tensor, of_variance: Tensor, _: Tensor) -> tuple[Tensor, None, None]:
+        x, mean, variance, total = ctx.saved_tensors
+        inverse = torch.rsqrt(variance + ctx.eps)
+        sums = torch.stack([-of_mean / inverse, -2 * of_variance / inverse.square()])
+        dist.all_reduce(sums, group=ctx.group)
+        of_gradient, of_product = sums / total
+        # -(of_gradient + (x - mean) / σ · of_product) / σ
+        slope = -of_product * inverse.square()
+        shape = [-1 if axis == 1 else 1 for axis in range(x.dim())]
+        offset = (-of_gradient * inverse - mean * slope).view(shape)
+        return torch.addcmul(offset, _precise(x), slope.view(shape)).to(x.dtype), None, None
+
+
+def _precise(x: Tensor) -> Tensor:
+    return x if x.dtype is torch.float64 else x.float()
+
+
+def _of_all_ranks(x: Tensor, group: dist.ProcessGroup | None) -> tuple[Tensor, Tensor, Tensor]:
+    """The mean, the variance and the number of elements of each channel, on all ranks together."""
+    variance, mean = torch.var_mean(x, [axis for axis in range(x.dim()) if axis != 1], correction=0)
+    count = torch.full_like(mean, x.numel() / max(1, x.shape[1]))
+    mine = torch.stack([mean, variance, count])
+    everyone = [torch.empty_like(mine) for _ in range(dist.get_world_size(group))]
+    dist.all_gather(everyone, mine, group=group)
+    means, variances, counts = torch.stack(everyone, dim=1)
+    total = counts.sum(0)
+    mean = (counts * means).sum(0) / total
+    return mean, (counts * (variances + (means - mean).square())).sum(0) / total, total

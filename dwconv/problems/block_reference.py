@@ -10,9 +10,10 @@ of what it is applied to, either derivative is right.
 After a frozen norm g2 = scale · d2, and of y only Σ d2 · y is needed, for dγ2. It is Σ w · wgrad(a, d2) over the taps,
 since y is a sum of w · a: kernels need no y for it.
 
-A LayerNorm after the convolution takes y as it is stored: so do kernels in both passes, and PyTorch's op.
+A LayerNorm after the convolution takes y as it is stored: so do kernels in both passes, and PyTorch's op. The backward
+pass of an InstanceNorm computes its statistics again, of what it is given.
 
-Tensors have PyTorch's shapes, and those of channels (C,).
+Tensors have PyTorch's shapes, and those of channels (C,), or (N, C) of the channels of each image.
 """
 
 from __future__ import annotations
@@ -145,10 +146,9 @@ class _Block:
         if block.layer_norm:
             pixels = _Pixels.of(_exact(given["y"]), block.layer_norm)
             dz = given["dz"]
-            count = dz.numel() // dz.shape[1]
             g2 = pixels.gradient(dz, _over_space(given["gamma2"], pixels.off))
-            found["dgamma2"], found["dbeta2"] = _sum(pixels.slopes(dz), count), _sum(_exact(dz), count)
-            found["dbias"] = _sum(g2, count)
+            found["dgamma2"], found["dbeta2"] = _sum(pixels.slopes(dz)), _sum(_exact(dz))
+            found["dbias"] = _sum(g2)
         elif norm2 := block.batch_norm2:
             d2 = self._after_norm2(norm2)
             if not norm2.is_frozen:
@@ -157,7 +157,7 @@ class _Block:
             g2 = _exact(given["dy"])
         z1 = x = _exact(given["x"])
         if block.norm1:
-            z1 = self._normalised(x, block.norm1, "1", _exact(given["mean1"]), _exact(given["var1"]))
+            z1 = self._normalised(x, block.norm1, "1", *self._statistics(x, block.norm1, "1"))
         a = _activated(block.act1, z1)
         is_frozen2 = block.batch_norm2 is not None and block.batch_norm2.is_frozen
         if is_frozen2:
@@ -173,9 +173,8 @@ class _Block:
         if block.norm1 and block.norm1.is_frozen:
             off = self._off(x, "1")
             scale, inverse = self._scale(block.norm1, "1")
-            count = d1.value.numel() // d1.value.shape[1]
-            found["dgamma1"] = _product(inverse, _sum(_product(d1, off), count))
-            found["dbeta1"], found["dx"] = _sum(d1, count), _product(_spread_out(scale, d1), d1)
+            found["dgamma1"] = _product(inverse, _sum(_product(d1, off)))
+            found["dbeta1"], found["dx"] = _sum(d1), _product(_spread_out(scale, d1), d1)
         elif block.norm1:
             found["dx"], found["dgamma1"], found["dbeta1"] = self._before_norm(d1, self._kept(d1), x, block.norm1, "1")
         return found
@@ -189,16 +188,15 @@ class _Block:
             return dz
         if block.kept == "z":
             return _exact(dz.value * KINDS[block.act2].derivative(given["z"]))
-        y, mean, var = _exact(given["y"]), _exact(given["mean2"]), _exact(given["var2"])
-        return _through(block.act2, self._normalised(y, norm, "2", mean, var), dz)
+        y = _exact(given["y"])
+        return _through(block.act2, self._normalised(y, norm, "2", *self._statistics(y, norm, "2")), dz)
 
     def _of_frozen2(self, norm: Norm, d2: About, dw: About) -> tuple[About, About, About]:
         """γ / √(var + eps), and the gradients of γ and β. ``dw``: that of ``d2``."""
         scale, inverse = self._scale(norm, "2")
-        total = _sum(d2, d2.value.numel() // d2.value.shape[1])
+        total = _sum(d2)
         products = _product(_exact(self.given["w"]), dw)
-        taps = math.prod(self.workload.kernel)
-        of_y = _sum(About(*(part.movedim(0, 1) for part in (products.value, products.error))), taps)
+        of_y = _sum(About(*(part.movedim(0, 1) for part in (products.value, products.error))))
         of_mean = _product(_exact(self.given["mean2"]), total)
         rounded = ROUNDING * (of_y.magnitude + of_mean.magnitude)
         dot = About(of_y.value - of_mean.value, of_y.error + of_mean.error + rounded)
@@ -216,8 +214,10 @@ class _Block:
         return About(x.value - mean, x.error + ROUNDING * (x.value.abs() + mean.abs()))
 
     def _statistics(self, x: About, norm: Norm, number: str) -> tuple[About, About]:
+        if norm.is_of_images:
+            return _moments(x, _of_an_image(x.value))
         if self.workload.pass_ == "forward" and not norm.is_frozen:
-            return _moments(x)
+            return _moments(x, _all_but_channels(x.value))
         return _exact(self.given[f"mean{number}"]), _exact(self.given[f"var{number}"])
 
     def _read(self, y: About) -> About:
@@ -261,22 +261,27 @@ class _Block:
         ``kept``: the same as it is read again.
 
         scale · (d − Σd / N − (x − mean) · Σ(d · (x − mean)) / (var + eps) / N)"""
-        gamma, mean, var = (self.given[f"{name}{number}"] for name in ("gamma", "mean", "var"))
-        count = x.value.numel() // x.value.shape[1]
-        inverse = 1 / (var + norm.eps).sqrt()
-        centred = x.value - _over_space(mean, x)
-        size = x.value.abs() + _over_space(mean, x).abs()
-        dbeta = _sum(d, count)
-        product = About(d.value * centred, d.error * centred.abs() + _FEW * ROUNDING * d.value.abs() * size)
-        dot = _sum(product, count)
-        rounded = dot.error * inverse + _FEW * ROUNDING * (dot.value * inverse).abs()
-        dgamma = About(dot.value * inverse, rounded)
-        scale, inverse = _over_space(gamma * inverse, x), _over_space(inverse, x)
+        gamma, (mean, var) = self.given[f"gamma{number}"], self._statistics(x, norm, number)
+        axes = _of_an_image(x.value) if norm.is_of_images else _all_but_channels(x.value)
+        count = _count(x.value, axes)
+        inverse = 1 / (var.value + norm.eps).sqrt()
+        of_scale = var.error / (2 * (var.value + norm.eps))
+        centred, off = x.value - _over_space(mean.value, x), _over_space(mean.error, x)
+        size = x.value.abs() + _over_space(mean.value, x).abs()
+        dbeta = _sum(d, axes)
+        product = About(d.value * centred, d.error * centred.abs() + d.value.abs() * (off + _FEW * ROUNDING * size))
+        dot = _sum(product, axes)
+        dgamma = About(
+            dot.value * inverse, dot.error * inverse + (_FEW * ROUNDING + of_scale) * (dot.value * inverse).abs()
+        )
+        scale, inverse, of_scale = (_over_space(each, x) for each in (gamma * inverse, inverse, of_scale))
         first, second = _spread_out(dbeta, x), _spread_out(dot, x)
         value = scale * (d.value - first.value / count - centred * inverse**2 * second.value / count)
         carried = kept.error + first.error / count + centred.abs() * inverse**2 * second.error / count
+        carried = carried + off * inverse**2 * second.value.abs() / count
         terms = d.value.abs() + first.value.abs() / count + size * inverse**2 * second.value.abs() / count
-        return About(value, scale.abs() * (carried + 2 * _FEW * ROUNDING * terms) + _SMALLEST_STEP), dgamma, dbeta
+        dx = About(value, scale.abs() * (carried + (2 * _FEW * ROUNDING + 3 * of_scale) * terms) + _SMALLEST_STEP)
+        return (dx, _sum(dgamma, (0,)), _sum(dbeta, (0,))) if norm.is_of_images else (dx, dgamma, dbeta)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -346,24 +351,30 @@ def _exact(value: Tensor) -> About:
     return About(value, torch.zeros_like(value))
 
 
-def _moments(x: About) -> tuple[About, About]:
-    """The mean of each channel, and its variance. Kernels sum what is left beside a pixel of the channel, or of a part
-    of it, so that no sum is larger than the channel's spread makes it."""
-    count = x.value.numel() // x.value.shape[1]
-    mean = _mean(x.value)
+def _moments(x: About, axes: tuple[int, ...]) -> tuple[About, About]:
+    """The mean of each channel over ``axes``, and its variance. Kernels sum what is left beside a pixel of the channel,
+    or of a part of it, so that no sum is larger than the channel's spread makes it."""
+    mean = x.value.mean(axes)
     off = (x.value - _over_space(mean, x)).abs()
-    spread = off + _over_space(off.amax(_all_but_channels(off)), x)
-    rounding = ROUNDING * (_SHORT_SUM + math.sqrt(count))
-    of_mean = _mean(x.error) + rounding * _mean(spread) + _FEW * ROUNDING * mean.abs()
+    spread = off + _over_space(off.amax(axes), x)
+    rounding = ROUNDING * (_SHORT_SUM + math.sqrt(_count(x.value, axes)))
+    of_mean = x.error.mean(axes) + rounding * spread.mean(axes) + _FEW * ROUNDING * mean.abs()
     carried = x.error + _over_space(of_mean, x)
-    of_var = _mean(2 * off * carried + carried**2) + rounding * _mean(spread**2) + _SMALLEST_STEP
-    return About(mean, of_mean), About(_mean(off**2), of_var)
+    of_var = (2 * off * carried + carried**2).mean(axes) + rounding * (spread**2).mean(axes) + _SMALLEST_STEP
+    return About(mean, of_mean), About((off**2).mean(axes), of_var)
 
 
-def _sum(x: About, count: int) -> About:
-    axes = _all_but_channels(x.value)
+def _sum(x: About, axes: tuple[int, ...] | None = None) -> About:
+    """Over ``axes``; by default all but that of the channels."""
+    axes = axes or _all_but_channels(x.value)
+    count = _count(x.value, axes)
     own = ROUNDING * (_SHORT_SUM + math.sqrt(count)) * x.magnitude.sum(axes) + count * _SMALLEST_STEP
     return About(x.value.sum(axes), x.error.sum(axes) + own)
+
+
+def _count(image: Tensor, axes: tuple[int, ...]) -> int:
+    """Elements along these axes."""
+    return math.prod(image.shape[axis] for axis in axes)
 
 
 def _activated(act: Activation, z: About) -> About:
@@ -385,13 +396,14 @@ def _through(act: Activation, z: About, gradient: About) -> About:
     return About(gradient.value * slope, gradient.error * (slope.abs() + off) + gradient.value.abs() * off)
 
 
-def _mean(x: Tensor) -> Tensor:
-    return x.mean(_all_but_channels(x))
-
-
 def _over_space(channels: Tensor, like: About) -> Tensor:
-    return channels.view(-1, *(1,) * (like.value.dim() - 2))
+    return channels.view(*channels.shape, *(1,) * (like.value.dim() - 2))
 
 
 def _all_but_channels(image: Tensor) -> tuple[int, ...]:
-    return (0, *range(2, image.dim()))
+    return (0, *_of_an_image(image))
+
+
+def _of_an_image(image: Tensor) -> tuple[int, ...]:
+    """The axes of its pixels."""
+    return tuple(range(2, image.dim()))

@@ -112,8 +112,11 @@ def block_of(
     for norm, act, then in ((block.norm1, block.act1, convolve), (block.batch_norm2, block.act2, None)):
         if norm:
             mean, variance, gamma, beta, momentum = next(given)
-            learns = trains and not norm.is_frozen
-            x = F.batch_norm(x, mean, variance, gamma, beta, learns, momentum, norm.eps)
+            if norm.is_of_images:
+                x = F.group_norm(x, x.shape[1], gamma, beta, norm.eps)
+            else:
+                learns = trains and not norm.is_frozen
+                x = F.batch_norm(x, mean, variance, gamma, beta, learns, momentum, norm.eps)
         x = ACTIVATIONS[act](x) if norm or act == "identity" else ACTIVATIONS[act](x.clone())
         x = then(x) if then else x
     return x

@@ -62,7 +62,8 @@ _READ_AGAIN: dict[Pass, tuple[list[str], list[str]]] = {
     "backward": (["x", "dx", "dx"], ["dz", "y"]),
     "inference": ([], []),
 }
-"""Images that a pass of a block moves once more for its first norm, and for its second, where these learn."""
+"""Images that a pass of a block moves once more for its first norm, and for its second, where these have the statistics
+of the batch."""
 _MAY_BE_ABSENT = ("bias", "epilogue", "block", "x_pitch", "any_size", "any_channels", "also_at")
 """Fields that are written only where they have another value than the default."""
 
@@ -263,7 +264,7 @@ class Workload:
         if self.block:  # statistics come before what they normalise; gradients of norms are sums
             norms = (self.block.norm1, self.block.batch_norm2)
             for norm, again in zip(norms, _READ_AGAIN[self.pass_], strict=True):
-                moved += again if norm and not norm.is_frozen else []
+                moved += again if norm and norm.statistics == "batch" else []
         return sum(ITEMSIZE[self.dtype_of(name)] * math.prod(self.shape_of(name)) for name in moved)
 
     def _taps_in_bounds(self, axis: int) -> int:

@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.nn.modules.batchnorm import _BatchNorm
 
 import dwconv
 from dwconv.call import blocks, traced
@@ -18,10 +19,12 @@ from dwconv.call.call_plan import plans
 from dwconv.call.frozen_forward import plain_class
 from dwconv.discovery.find_blocks import Blocks
 from dwconv.model.converted_classes import traced_class
-from dwconv.problems.block import Block
+from dwconv.problems.block import Block, Norm
+from dwconv.problems.problem import memory_format
 from dwconv.problems.workload import Pass
 
 CHANNELS, SIZE = 8, (2, 8, 9, 7)
+SIZE_3D = (2, 8, 5, 6, 7)
 WHOLE = "bn+relu6,bn+hardswish"
 MODES = {"no_grad": torch.no_grad, "inference_mode": torch.inference_mode}
 """In which a block in evaluation may be one."""
@@ -53,15 +56,17 @@ class Parts(nn.Module):
         stride: int = 1,
         between: Mapping[str, Callable[[Tensor], Tensor]] = {},
         training: bool = True,
+        axes: int = 2,
     ) -> None:
         super().__init__()
         given = {"inplace": True} if inplace else {}
         torch.manual_seed(0)
         parsed = Block.parse(block)
-        self.bn1 = nn.BatchNorm2d(CHANNELS, parsed.norm1.eps) if parsed.norm1 else nn.Identity()
+        self.bn1 = norm_of(parsed.norm1, axes)
         self.act1 = ACTIVATIONS[parsed.act1](**given)
-        self.conv = dwconv.nn.DepthwiseConv2d(CHANNELS, 3, stride=stride, padding=1, bias=bias)
-        self.bn2 = nn.BatchNorm2d(CHANNELS, parsed.norm2.eps) if parsed.norm2 else nn.Identity()
+        convolution = dwconv.nn.DepthwiseConv3d if axes == 3 else dwconv.nn.DepthwiseConv2d
+        self.conv = convolution(CHANNELS, 3, stride=stride, padding=1, bias=bias)
+        self.bn2 = norm_of(parsed.norm2, axes)
         self.act2 = ACTIVATIONS[parsed.act2](**given)
         learnt = [parameter for norm in (self.bn1, self.bn2) for parameter in norm.parameters()]
         for parameter in (*learnt, *([self.conv.bias] if bias else [])):
@@ -80,6 +85,14 @@ class Parts(nn.Module):
         return x
 
 
+def norm_of(kind: Norm | None, axes: int) -> nn.Module:
+    if kind is None:
+        return nn.Identity()
+    if kind.is_of_images:
+        return nn.GroupNorm(CHANNELS, CHANNELS, kind.eps)
+    return (nn.BatchNorm3d if axes == 3 else nn.BatchNorm2d)(CHANNELS, kind.eps)
+
+
 class FrozenNorm(nn.Module):
     """As libraries of models have it: four buffers, a scale and a shift."""
 
@@ -95,7 +108,7 @@ class FrozenNorm(nn.Module):
         return x * scale + (self.bias.reshape(1, -1, 1, 1) - self.running_mean.reshape(1, -1, 1, 1) * scale)
 
 
-def freeze(norm: nn.BatchNorm2d) -> None:
+def freeze(norm: _BatchNorm) -> None:
     """With statistics that differ from channel to channel."""
     norm.eval()
     norm.running_mean.normal_()
@@ -134,14 +147,14 @@ def in_evaluation(block: str = WHOLE, *, kind: type[Parts] = Parts, **options: A
     """With statistics that differ from channel to channel."""
     model = kind(block, training=False, **options)
     for norm in (model.bn1, model.bn2):
-        if isinstance(norm, nn.BatchNorm2d):
+        if isinstance(norm, _BatchNorm):
             freeze(norm)
     return model
 
 
 def drawn(shape: tuple[int, ...] = SIZE) -> Tensor:
     torch.manual_seed(1)
-    return torch.randn(shape).to(memory_format=torch.channels_last).requires_grad_()
+    return torch.randn(shape).to(memory_format=memory_format("nhwc", axes=len(shape) - 2)).requires_grad_()
 
 
 def step(model: nn.Module, x: Tensor) -> list[Tensor]:

@@ -197,7 +197,7 @@ def test_under_autocast_it_is_one_where_x_has_the_type_of_autocast(logs, name, b
 def test_under_autocast_it_is_not_one_where_pytorchs_gives_float32(logs, monkeypatch):
     """As on a GPU."""
     plant(logs / "cpu.jsonl", [workload_of(shape=SIZE, block=BLOCK, bias=True, dtype="bfloat16")])
-    monkeypatch.setattr(block_call, "_layer_norm_keeps", lambda kind, dtype: False)
+    monkeypatch.setattr(block_call, "_keeps", lambda statistics, kind, dtype: False)
     with torch.autocast("cpu", torch.bfloat16):
         Net()(drawn().detach().bfloat16())
     assert ran() == (0, 0)

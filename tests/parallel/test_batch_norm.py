@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import copy
+import warnings
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,9 +13,13 @@ import torch
 from torch import Tensor, nn
 
 import dwconv
+from dwconv.discovery import discover
+from dwconv.errors import DwconvWarning
 from dwconv.parallel import Communication, data_parallel, sync_bn
+from tests.call.block_parts import CHANNELS, SIZE, Parts, in_double, ran, trace
 from tests.parallel.ranks import Ranks, needs_gloo
 from tests.parallel.small_models import SmallMobileNet
+from tests.planted_records import plant, workload_of
 
 pytestmark = [pytest.mark.usefixtures("threads_as_asked"), needs_gloo]
 SHARES = (6, 10)
@@ -127,8 +134,91 @@ def test_a_layer_stays_what_it_was(one_rank):
 
 
 @pytest.mark.filterwarnings("ignore:.* run on PyTorch's own op")
-def test_a_norm_that_waits_for_ranks_is_in_no_fused_block(one_rank):
+def test_a_model_converts(one_rank):
     model, x = sync_bn(SmallMobileNet()), torch.randn(4, 3, 8, 8)
     twin = SmallMobileNet()
     twin.load_state_dict(model.state_dict())
     torch.testing.assert_close(dwconv.convert(model, x, blocks=True, seconds=0.1)(x), twin(x), rtol=1e-4, atol=1e-5)
+
+
+# -- in fused blocks ---------------------------------------------------------------------------------------------------
+
+BLOCKS: dict[str, dict[str, Any]] = {
+    "": {},
+    "no second norm": {"block": "bn+silu,none"},
+    "no activation, no weight, all of the past": {"block": "bn,bn", "affine": False, "momentum": None},
+    "bfloat16": {"block": "bn+silu,none", "dtype": torch.bfloat16},
+}
+
+
+def made_block(block: str = "bn+relu6,bn+relu6", *, dtype: torch.dtype = torch.float32, **options: Any) -> Parts:
+    model = Parts(block)
+    for name in ("bn1", "bn2"):
+        if options and isinstance(getattr(model, name), nn.BatchNorm2d):
+            setattr(model, name, nn.BatchNorm2d(CHANNELS, **options))
+    model.conv.to(dtype)
+    return model
+
+
+def images(kind: str) -> tuple[Tensor, Tensor]:
+    """x, far from 0, and the gradient of the result."""
+    numbers = torch.Generator().manual_seed(5)
+    x, gradient = (torch.randn((sum(SHARES), *SIZE[1:]), generator=numbers) for _ in range(2))
+    dtype = BLOCKS[kind].get("dtype", torch.float32)
+    return tuple(each.to(dtype, memory_format=torch.channels_last) for each in (3 + x, gradient))
+
+
+def as_one_on_a_rank(folder: Path, *, only_first: bool = False) -> dict[str, Any]:
+    """What a rank finds in each case, and how often it ran a block as one. ``only_first``: the other has no records."""
+    rank = torch.distributed.get_rank()
+    share = slice(0, SHARES[0]) if rank == 0 else slice(SHARES[0], None)
+    logs = folder / f"logs-{rank}"
+    logs.mkdir()
+    if rank == 0 or not only_first:
+        blocks = {(each.get("block", "bn+relu6,").partition(",")[0], each.get("dtype")) for each in BLOCKS.values()}
+        for before, dtype in blocks:
+            name = str(dtype or torch.float32).removeprefix("torch.")
+            plant(
+                logs / "log.jsonl",
+                [workload_of(shape=SIZE, block=f"{before},none".replace("bn", "frozen"), dtype=name)],
+            )
+    found: dict[str, Any] = {}
+    with pytest.MonkeyPatch.context() as patched, warnings.catch_warnings():
+        warnings.simplefilter("ignore", DwconvWarning)
+        patched.setenv("DWCONV_TUNING_LOGS", str(logs))
+        dwconv.reset()
+        for kind, options in BLOCKS.items():
+            model = sync_bn(made_block(**options))
+            trace(model)
+            x, gradient = images(kind)
+            found[kind] = trained(model, x[share], gradient[share])
+        found["ran"] = ran()
+    dwconv.reset()
+    return found
+
+
+@pytest.mark.parametrize("only_first", [False, True], ids=["both ranks", "one rank"])
+def test_a_block_has_the_statistics_of_all_ranks(two_ranks, tmp_path, only_first):
+    """As one process has them with all images; also where a rank runs the parts."""
+    ranks = two_ranks.run(partial(as_one_on_a_rank, only_first=only_first), tmp_path)
+    often = 8 + 2, 8  # the block without a second norm is one in evaluation, too
+    assert [rank["ran"] for rank in ranks] == [often, (0, 0) if only_first else often]
+    for kind, options in BLOCKS.items():
+        x, gradient = images(kind)
+        model = in_double(made_block(**options))
+        expected = trained(model, x.double(), gradient.double())
+        allowed = 3e-2 if options.get("dtype") else 1e-4
+        for number, rank in enumerate(ranks):
+            share = slice(0, SHARES[0]) if number == 0 else slice(SHARES[0], None)
+            for name, tensor in rank[kind].items():
+                is_summed = name.startswith("d") and name != "dx"
+                got = sum(each[kind][name].double() for each in ranks) if is_summed else tensor.double()
+                whole = expected[name][share] if name in ("y", "dx", "evaluated") else expected[name].double()
+                assert float((got - whole).norm()) <= allowed * (1 + float(whole.norm())), f"{kind}: {name}"
+
+
+def test_a_block_over_ranks_is_listed(one_rank):
+    model = sync_bn(made_block()).to(memory_format=torch.channels_last)
+    (block,) = discover(model, images("")[0]).blocks
+    assert str(block.problem.block) == "frozen+relu6,none"
+    assert block.why_not == "of bn2, statistics of all ranks are taken before a convolution alone"

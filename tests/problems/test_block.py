@@ -36,6 +36,7 @@ def layer(pass_: Pass = "forward", text: str = "bn+relu6,bn+silu", **other: Any)
         "gelu,none",
         "bn,bn@1e-06+silu",
         "frozen@0.001+relu,frozen",
+        "in@0.001+relu,in",
         "none,ln",
         "none,ln@1e-06",
     ],
@@ -64,6 +65,8 @@ def test_a_block_without_anything_is_another_workload_than_its_convolution() -> 
         ("bn,ln", "block=bn,ln: beside a LayerNorm there is nothing else"),
         ("none,ln+relu", "beside a LayerNorm there is nothing else"),
         ("none,ln@-1", "ln@-1 is not a norm with its eps after @"),
+        ("bn+relu,in", "block=bn\\+relu,in: beside an InstanceNorm there is no BatchNorm"),
+        ("in,frozen", "beside an InstanceNorm there is no BatchNorm"),
         ("bn,relu", "act2=relu needs a norm before it"),
     ],
 )
@@ -107,6 +110,10 @@ def test_what_passes_take_and_give() -> None:
     assert layer(text="bn,frozen+silu").inputs == ("x", "w", "gamma1", "beta1", "gamma2", "beta2", "mean2", "var2")
     assert layer(text="frozen,bn").results == ("z", "y", "mean2", "var2")
     assert layer("backward", "relu,none").inputs == ("dy", "x", "w")
+    of_images = layer(text="in+relu,in+relu6")
+    assert of_images.inputs == forward.inputs and of_images.results == ("z", "y")
+    assert of_images.for_pass("backward").inputs == ("dz", "x", "y", *of_images.inputs[1:])
+    assert of_images.for_pass("backward").results == backward.results
     with_bias = layer(text="none,ln", bias=True)
     assert with_bias.inputs == ("x", "w", "bias", "gamma2", "beta2") and with_bias.results == ("z", "y")
     assert with_bias.for_pass("backward").inputs == ("dz", "x", "y", "w", "gamma2")
@@ -119,7 +126,7 @@ def test_what_passes_take_and_give() -> None:
 
 def test_a_block_moves_five_images_forward_and_nine_back() -> None:
     """What the page on blocks says; without norms two, and three. In evaluation two, whatever the norms; with frozen
-    ones two, and four."""
+    ones two, and four. An image of an InstanceNorm stays in the cache."""
     image = 4 * math.prod((3, 5, 6, 7))
     for text, passes in (
         ("bn+relu,bn+relu", (5, 9, 2)),
@@ -128,6 +135,7 @@ def test_a_block_moves_five_images_forward_and_nine_back() -> None:
         ("frozen+relu,frozen+relu", (2, 4, 2)),
         ("frozen+relu,frozen", (2, 3, 2)),
         ("frozen+relu,frozen+silu", (3, 4, 2)),
+        ("in+relu,in+relu", (3, 4, 2)),
         ("none,ln", (3, 4, 2)),
     ):
         same = layer(text=text, stride=(1, 1))
@@ -145,6 +153,12 @@ def test_the_right_answer_is_pytorchs_in_float64(act: str) -> None:
 @pytest.mark.parametrize("act", ACTIVATIONS)
 @pytest.mark.parametrize("text", ["frozen@0.001+{},frozen+{}", "bn+{},frozen+{}", "frozen+{},bn+{}", "frozen+{},none"])
 def test_the_right_answer_of_frozen_norms_is_pytorchs_in_float64(text: str, act: str) -> None:
+    _assert_pytorchs(layer(text=text.format(act, act).replace("+identity", "")))
+
+
+@pytest.mark.parametrize("act", ACTIVATIONS)
+@pytest.mark.parametrize("text", ["in@0.001+{},in+{}", "none,in+{}", "in+{},none"])
+def test_the_right_answer_of_instance_norms_is_pytorchs_in_float64(text: str, act: str) -> None:
     _assert_pytorchs(layer(text=text.format(act, act).replace("+identity", "")))
 
 
@@ -177,7 +191,7 @@ def _assert_pytorchs(forward: Workload) -> None:
 
     mine = answers(forward, *(each.detach() for each in (x, w, *others)))
     assert torch.allclose(mine["z" if forward.block.norm2 else "y"], z) and torch.allclose(mine["y"], found["y"])
-    if forward.block.norm1 and not forward.block.norm1.is_frozen:
+    if forward.block.norm1 and forward.block.norm1.statistics == "batch":
         assert torch.allclose(mine["var1"], x.var((0, 2, 3), correction=0))
     backward = forward.for_pass("backward")
     named = {**mine, "x": x, "w": w, "dz": dz, **dict(zip(forward.inputs[2:], others, strict=True))}

@@ -33,6 +33,7 @@ MOST = 40
 LONGEST = 300
 SAME = ((1, 1), (1, 1))
 K3, S2 = layer(20, (14, 14), (3, 3), padding=SAME), layer(17, (9, 14), (3, 5), padding=((1, 1), (2, 1)), stride=(2, 2))
+VOLUME = layer(5, (5, 9, 8), (3, 3, 2), padding=(*SAME, (1, 0)), stride=(2, 1, 2))
 CASES: dict[str, tuple[Workload, dict[str, Value]]] = {
     "tiles of a whole row": (K3, {"tile_w": 14, "unroll": "kw"}),
     "tiles of several rows": (K3, {"tile_w": 3, "tile_h": 3, "unroll": "taps"}),
@@ -123,6 +124,10 @@ BLOCKS: dict[str, tuple[Workload, str]] = {
     "frozen, forward": (S2, "frozen+relu6,frozen+silu"),
     "frozen, backward": (S2, "frozen+relu6,frozen+relu6"),
     "frozen, y kept, backward": (CASES["dilation"][0], "bn+relu,frozen+hardswish"),
+    "of images, forward": (K3, "in+relu6,in+silu"),
+    "of images, backward": (S2, "in+silu,in+relu"),
+    "3-D, forward": (VOLUME, "bn+relu6,bn+relu"),
+    "3-D, backward": (VOLUME, "in+relu6,in+silu"),
     "layer norm, forward": (K3, "none,ln"),
     "layer norm, backward": (dataclasses.replace(S2, bias=True), "none,ln"),
 }

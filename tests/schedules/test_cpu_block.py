@@ -14,9 +14,9 @@ from dwconv.measure.verify.cases import make_case
 from dwconv.measure.verify.verify import verify
 from dwconv.problems import block_reference
 from dwconv.problems.block import ACTIVATIONS, Activation, Block
-from dwconv.problems.workload import BLOCK_PASSES, DTYPES, EVAL_PASSES, DType, Pass, Workload
+from dwconv.problems.workload import BLOCK_PASSES, DTYPES, EVAL_PASSES, IMAGES, DType, Pass, Workload
 from dwconv.schedules.space import Config
-from tests.schedules.cpu_layers import TARGETS, built, config_in_turn, layer, run, some_configs, template_of
+from tests.schedules.cpu_layers import TARGET, TARGETS, built, config_in_turn, layer, run, some_configs, template_of
 from tests.turns import every
 
 LAYERS = {
@@ -29,6 +29,12 @@ LAYERS = {
     "stride beyond the kernel": layer(8, (13, 14), (1, 2), stride=(4, 3)),
     "1-D": layer(12, (1, 30), (1, 5), padding=((0, 0), (4, 0))),
 }
+LAYERS_3D = {
+    "3-D": layer(20, (5, 6, 7), (3, 3, 3), padding=((1, 1),) * 3),
+    "3-D, stride": layer(12, (6, 7, 8), (3, 3, 3), padding=((1, 1),) * 3, stride=(2, 2, 2)),
+    "3-D, asymmetric": layer(17, (7, 5, 6), (2, 3, 1), padding=((0, 1), (2, 1), (0, 0)), stride=(1, 2, 1)),
+    "3-D, dilation": layer(8, (7, 8, 5), (3, 2, 3), padding=((2, 2), (0, 1), (1, 1)), dilation=(2, 1, 1)),
+}
 BLOCKS = (
     "bn+relu6,bn+relu6", "bn@0.001+hardswish,bn@0.01+silu", "bn+silu,bn", "none,bn+relu", "bn+gelu,none",
     "bn,bn+gelu", "relu,bn+hardswish", "bn+relu,bn+relu",
@@ -38,6 +44,8 @@ FROZEN = (
     "frozen+gelu,none", "bn+relu,frozen+relu", "frozen+relu6,bn+relu6", "frozen,frozen+hardswish",
 )  # fmt: skip
 """Norms that keep their statistics in training."""
+OF_IMAGES = ("in+relu6,in+relu6", "in@0.001+hardswish,in@0.01+silu", "none,in+relu", "in+gelu,none", "in,in")
+"""Those with the statistics of each image."""
 
 EVERY_PASS = (*BLOCK_PASSES, *EVAL_PASSES)
 
@@ -83,6 +91,75 @@ def frozen_cases() -> Iterator[Any]:
 
 @pytest.mark.parametrize(("workload", "turn"), list(frozen_cases()))
 def test_frozen_norms_are_right_on_odd_shapes(workload: Workload, turn: int) -> None:
+    config = config_in_turn(workload, turn)
+    kernel = built(workload, config)
+    for data in ("normal", "extreme"):
+        verdict = verify(kernel, make_case(workload, data=data, seed=1))  # type: ignore[arg-type]
+        assert verdict.right, f"{config}: {verdict.reason}"
+
+
+def cases_of_images() -> Iterator[Any]:
+    """Every layer, in both passes, by tasks of all threads and by threads that take images; a quarter is quick."""
+    for turn, (name, workload) in enumerate(LAYERS.items()):
+        for at in range(4):
+            pass_, parallel = BLOCK_PASSES[(turn + at) % 2], ("images", "tasks")[at // 2]
+            text, dtype = OF_IMAGES[(3 * turn + at) % len(OF_IMAGES)], DTYPES[turn % 3] if at == 3 else "float32"
+            marks = () if (turn + at) % 4 == 0 else pytest.mark.slow
+            case = block(dataclasses.replace(workload, batch=3), pass_, text, dtype)
+            yield pytest.param(case, turn + at, parallel, id=f"{name}-{pass_}-{text}-{dtype}-{parallel}", marks=marks)
+
+
+@pytest.mark.parametrize(("workload", "turn", "parallel"), list(cases_of_images()))
+def test_statistics_of_images_are_right_on_odd_shapes(workload: Workload, turn: int, parallel: str) -> None:
+    first = dict(config_in_turn(workload, turn).values)
+    config = Config.of(template_of(workload).name, **{**first, "parallel": parallel})
+    kernel = built(workload, config)
+    for data in ("normal", "extreme"):
+        verdict = verify(kernel, make_case(workload, data=data, seed=1))  # type: ignore[arg-type]
+        assert verdict.right, f"{config}: {verdict.reason}"
+
+
+@pytest.mark.parametrize("pass_", BLOCK_PASSES)
+def test_an_image_has_no_part_in_anothers_results(pass_: Pass) -> None:
+    """Each image of a batch gives the bits that it gives alone, whoever takes the images."""
+    workload = block(LAYERS["stride"], pass_, "in+relu6,in+silu")
+    space = template_of(workload).space(workload, TARGET)
+    case, default = make_case(workload, data="normal"), dict(space.default.values)
+    found = []
+    for parallel in ("images", "tasks"):
+        kernel = built(workload, Config.of(space.template, **{**default, "parallel": parallel}))
+        whole = dict(zip(workload.results, run(kernel, workload, case.inputs), strict=True))
+        one = workload.with_batch(1)
+        names = set(IMAGES)
+        for image in range(workload.batch):
+            pairs = zip(workload.inputs, case.inputs, strict=True)
+            given = tuple(each[image : image + 1] if name in names else each for name, each in pairs)
+            alone = dict(zip(workload.results, run(kernel, one, given), strict=True))
+            for name in names & {*workload.results}:
+                assert torch.equal(whole[name][image], alone[name][0]), name
+        found.append(whole)
+    assert all(torch.equal(found[0][name], found[1][name]) for name in workload.results)
+
+
+def test_in_evaluation_there_is_none_with_statistics_of_images() -> None:
+    with pytest.raises(NoTemplate, match="the statistics of images are not given"):
+        template_of(block(LAYERS["stride"], "inference", "in+relu,in+relu"))
+
+
+def cases_in_3d() -> Iterator[Any]:
+    """Every pass with norms of each kind, in turns in all types; a quarter is quick."""
+    blocks = ("bn+relu6,bn+relu6", "in+relu,in+silu", "frozen+relu6,frozen+relu6", "none,bn+relu", "bn+hardswish,none")
+    for turn, (name, workload) in enumerate(LAYERS_3D.items()):
+        for number, text in enumerate(blocks):
+            for at, pass_ in enumerate(BLOCK_PASSES if text.startswith("in") else EVERY_PASS):
+                dtype = DTYPES[(turn + number + at) % 3] if at == 1 else "float32"
+                marks = () if (turn + number + at) % 4 == 0 else pytest.mark.slow
+                case = block(workload, pass_, text, dtype)
+                yield pytest.param(case, turn + number + at, id=f"{name}-{pass_}-{text}-{dtype}", marks=marks)
+
+
+@pytest.mark.parametrize(("workload", "turn"), list(cases_in_3d()))
+def test_right_in_3d(workload: Workload, turn: int) -> None:
     config = config_in_turn(workload, turn)
     kernel = built(workload, config)
     for data in ("normal", "extreme"):

@@ -249,9 +249,9 @@ def test_what_cannot_run_is_named() -> None:
     workload = block(LAYERS["stride"], "backward")
     with pytest.raises(NoTemplate, match="blocks have no channel multiplier"):
         templates_for(dataclasses.replace(workload, multiplier=2), SM_90)
-    for text in ("frozen+relu,bn", "bn,frozen", "frozen,none"):
+    for text in ("frozen+relu,bn", "bn,frozen", "frozen,none", "in,in"):
         for pass_ in BLOCK_PASSES:
-            with pytest.raises(NoTemplate, match="it is for norms that learn their statistics"):
+            with pytest.raises(NoTemplate, match="it is for norms with the statistics of the batch"):
                 templates_for(dataclasses.replace(workload, pass_=pass_, block=Block.parse(text)), SM_90)
     with pytest.raises(NoTemplate, match=r"sums of a 17×17 kernel take .* registers, a thread has 255"):
         templates_for(block(layer(8, (20, 20), (17, 17)), "backward"), SM_90)

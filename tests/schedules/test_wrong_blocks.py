@@ -18,6 +18,7 @@ from dwconv.problems.workload import DTYPES, DType, Pass, Workload
 from tests.schedules.cpu_layers import layer
 
 FROZEN = "frozen+relu6,frozen+relu6"
+OF_IMAGES = "in+relu6,in+hardswish"
 LAYER = layer(20, (9, 11), (3, 3), padding=((1, 1), (1, 1)))
 Named = dict[str, torch.Tensor]
 Change = Callable[[Named, Named], Any]
@@ -95,6 +96,12 @@ def normalised_padding(named: Named, right: Named) -> torch.Tensor:
     return results_of(dataclasses.replace(wider, dtype=str(named["x"].dtype).partition(".")[2]), wide)["z"]
 
 
+def normalised_over_the_batch(named: Named, right: Named) -> torch.Tensor:
+    """z of BatchNorms."""
+    dtype: Any = str(named["x"].dtype).partition(".")[2]
+    return results_of(dataclasses.replace(LAYER, pass_="forward", block=Block.parse(FORWARD), dtype=dtype), named)["z"]
+
+
 FORWARD, INFERENCE = "bn+relu6,bn+hardswish", "bn@0.1+relu6,bn@0.2+hardswish"
 CONVOLUTION = {
     "flipped taps": given("w", lambda w: w.flip(-1)),
@@ -154,6 +161,28 @@ FAULTS: dict[tuple[Pass, str], dict[str, dict[str, Change]]] = {
         "rows of the halo counted twice": result("dbeta2", lambda value: value * 1.05),
         "dγ and dβ exchanged": exchanged("dgamma2", "dbeta2"),
         "those of the first exchanged": exchanged("dgamma1", "dbeta1"),
+    },
+    ("forward", OF_IMAGES): {
+        **CONVOLUTION,
+        "the statistics of the batch": {"z": normalised_over_the_batch},
+        "another eps": block("in@1.0+relu6,in+hardswish"),
+        "γ of a neighbour": given("gamma1", lambda gamma: gamma.roll(1)),
+        "no second activation": block("in+relu6,in"),
+        "a row of halo missing": result("z", without_last_row),
+        "y of another image": result("y", lambda y: y.roll(1, 0)),
+    },
+    ("backward", OF_IMAGES): {
+        "statistics as constants": result("dx", lambda dx: dx + 0.03),
+        "another image's dz": given("dz", lambda dz: dz.roll(1, 0)),
+        "another image's y": given("y", lambda y: y.roll(1, 0)),
+        "the derivative of another activation": block("in+silu,in+hardswish"),
+        "β left out": given("beta1", torch.zeros_like),
+        **{
+            f"{name} of an image alone": result(name, lambda value: value / 2)
+            for name in ("dw", "dgamma1", "dbeta1", "dgamma2", "dbeta2")
+        },
+        "dγ and dβ exchanged": exchanged("dgamma1", "dbeta1"),
+        "dγ of 16 bits": result("dgamma1", of_16_bits),
     },
     ("forward", "none,ln@1e-06"): {
         **CONVOLUTION,

@@ -1,8 +1,9 @@
 """A block, NHWC, CPU: act2(norm2(conv(act1(norm1(x))))) and its gradients; norms are BatchNorms with the statistics of
-the batch or, in inference and where they are frozen, with those that are given.
+the batch or, in inference and where they are frozen, with those that are given. InstanceNorms have those of each image,
+which is a batch of one: images go one after the other, or each thread takes some (`parallel`).
 
-Level one: a task is `block_h` rows of the result of one image in `block_c` channels. It goes down the rows, and keeps
-what the convolution reads, `act1(norm1(x))` or the gradient of y, in a ring of rows with zeros around.
+Level one: a task is `block_h` rows, in 3-D planes, of the result of one image in `block_c` channels. It goes down them,
+and keeps what the convolution reads, `act1(norm1(x))` or the gradient of y, in a ring of rows with zeros around.
 Level two: `tile_w` columns of one vector of channels are summed in registers; channels inside columns or columns inside
 channels (`order`). The next row may be prefetched (`prefetch`).
 
@@ -46,6 +47,7 @@ TEMPLATES = family(
     "cpu.block_{pass_}_nhwc",
     (*BLOCK_PASSES, *EVAL_PASSES),
     layout="nhwc",
+    most_axes=3,
     any_size=True,
     misfit=why_unfit,
     space=block_space,

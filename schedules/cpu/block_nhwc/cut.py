@@ -11,8 +11,10 @@ from dwconv.problems.target import CpuTarget
 from dwconv.problems.workload import Workload
 from dwconv.schedules.cpu.shared.limits import channel_lanes, vector_count
 from dwconv.schedules.space import Config
-from dwconv.schedules.taps import WIDTH, Axes, inputs_beyond
+from dwconv.schedules.taps import WIDTH, Axes, Axis, inputs_beyond
 
+Tap = tuple[Any, Any]
+"""Of a kernel: kd, which is 0 in 2-D, and kh."""
 BAND_PIXELS = 256
 """Pixels whose sums are added up before they are added to those of the task: what rounding leaves in a sum grows with
 the number of its terms."""
@@ -33,8 +35,8 @@ class RowBlocks:
 
 @dataclass(frozen=True)
 class FusedBlockCut:
-    """A task of the convolution is some rows of the result of one image in a block of channels. What goes from pixel to
-    pixel has tasks of as many rows in all channels."""
+    """A task of the convolution is some rows of the result of one image in a block of channels; in 3-D some planes, of
+    rows side by side. What goes from pixel to pixel has tasks of as many rows, or planes, in all channels."""
 
     workload: Workload
     config: Config
@@ -50,16 +52,41 @@ class FusedBlockCut:
 
     @property
     def learns(self) -> tuple[bool, bool]:
-        """Whether the first norm, and the second, has the statistics of the batch: in inference neither."""
+        """Whether the first norm, and the second, has the statistics of the batch or of each image: in inference
+        neither."""
         if self.workload.pass_ == "inference":
             return False, False
         first, second = self.block.norm1, self.block.batch_norm2
         return bool(first and not first.is_frozen), bool(second and not second.is_frozen)
 
     @property
+    def of_images(self) -> bool:
+        """Whether each image has statistics of its own."""
+        return self.block.is_of_images
+
+    @property
+    def takes_images(self) -> bool:
+        """Whether each thread takes images, so that their parts wait for no other thread."""
+        return bool(self.of_images and self.config.parallel == "images")
+
+    @property
     def axes(self) -> Axes:
         """From y to x or, in the backward pass, from dx to dy."""
         return self.any_axes or axes_of(self.workload)
+
+    @property
+    def along(self) -> Axis:
+        """The axis that tasks are blocks of, and go down: that of the rows or, in 3-D, of the planes."""
+        return self.axes.depths if self.axes.is_3d else self.axes.rows
+
+    @property
+    def across(self) -> Axis:
+        """The rows of a plane; in 2-D one."""
+        return self.axes.rows if self.axes.is_3d else self.axes.depths
+
+    def tap(self, along: Any, across: Any) -> Tap:
+        """By its numbers along these axes."""
+        return (along, across) if self.axes.is_3d else (0, along)
 
     @property
     def gathered(self) -> Workload:
@@ -68,7 +95,7 @@ class FusedBlockCut:
 
     @property
     def x_size(self) -> tuple[Any, ...]:
-        """(height, width) of x; the next is that of y."""
+        """(height, width) of x, in 3-D with the depth before; the next is that of y."""
         return self.axes.outputs if self.workload.pass_ == "backward" else self.axes.inputs
 
     @property
@@ -94,7 +121,7 @@ class FusedBlockCut:
 
     @property
     def results(self) -> RowBlocks:
-        return self.any_results or RowBlocks.of(self.axes.rows.outputs, self.config.block_h)
+        return self.any_results or RowBlocks.of(self.along.outputs, self.config.block_h)
 
     @property
     def prefetches(self) -> bool:
@@ -124,7 +151,7 @@ class FusedBlockCut:
         columns = self.axes.columns
         nearest, farthest = columns.reach
         left = max(0, -nearest)
-        rows = self.axes.rows.spanned(1)[1]
+        rows = self.along.spanned(1)[1]
         if self.any_axes:
             right = max(0, columns.origin(-columns.down) + farthest + 1 - inputs_beyond(self.gathered, WIDTH)[0])
             return RingCut(rows=rows, left=left, columns=columns.inputs + (left + right))
@@ -137,7 +164,7 @@ class FusedBlockCut:
     @property
     def ring_bytes(self) -> int:
         ring = self.ring
-        return 4 * ring.rows * ring.columns * self.block_vectors * self.lanes
+        return 4 * ring.rows * self.across.inputs * ring.columns * self.block_vectors * self.lanes
 
     @property
     def sums(self) -> int:
@@ -154,7 +181,8 @@ class FusedBlockCut:
 
 @dataclass(frozen=True)
 class RingCut:
-    """The last ``rows`` rows of what the convolution reads, with ``left`` columns of zeros before and some behind."""
+    """The last ``rows`` rows, or planes, of what the convolution reads, with ``left`` columns of zeros before each row
+    and some behind."""
 
     rows: int
     left: int

@@ -1,6 +1,6 @@
 """The forward passes of a block. In training:
 
-x ─► moments ─► mean1, var1 ─► scale, shift
+x ─► moments ─► mean1, var1 ─► scale, shift           of InstanceNorms image by image
 x ─► scale, shift, act1 ─► ring of rows ─► convolution ─► y, its moments ─► mean2, var2 ─► scale, shift
 y ─► scale, shift, act2 ─► z
 
@@ -22,11 +22,7 @@ from dwconv.schedules.cpu.block_nhwc.norms import (
     FIRST,
     PIVOT,
     SECOND,
-    CpuNormTensors,
     Held,
-    Parts,
-    channel_loop,
-    combined_moments,
 )
 from dwconv.schedules.cpu.block_nhwc.tasks import RowsTask, parts_of_tasks, tasks
 from dwconv.schedules.cpu.emit.vectors import Accumulators, NumberedVector, sum_in_pairs
@@ -43,28 +39,21 @@ def schedule(cut: FusedBlockCut) -> s_tir.Schedule:
         forward = CpuBlockForward(cut, n, gathers="fprop", sums=0 if cut.learns == (False, False) else 3)
         learns1, learns2 = cut.learns
         forward.set_normalised(None if learns1 else forward.norm1, None if learns2 else forward.norm2)
-        if learns1:
-            assert forward.norm1 is not None
-            forward.inputs.sum_moments(forward.tensors["x"], forward.partial)
-            forward.finish(forward.norm1, forward.inputs.parts)
-        forward.weights.pack()
-        forward.convolve()
-        if learns2:
-            assert forward.norm2 is not None
-            forward.finish(forward.norm2, parts_of_tasks(cut, n))
-            forward.outputs.map(forward.tensors["z"], forward.activated)
+        for _ in forward.batches():
+            if learns1:
+                assert forward.norm1 is not None
+                forward.inputs.sum_moments(forward.tensors["x"], forward.partial)
+                forward.find_statistics(forward.norm1, forward.inputs.parts)
+            forward.pack()
+            forward.convolve()
+            if learns2:
+                assert forward.norm2 is not None
+                forward.find_statistics(forward.norm2, parts_of_tasks(cut, forward.batch))
+                forward.outputs.map(forward.tensors["z"], forward.activated)
     return s_tir.Schedule(builder.get())
 
 
 class CpuBlockForward(BlockKernel):
-    def finish(self, norm: CpuNormTensors, parts: Parts) -> None:
-        """Statistics of a norm from the moments of parts."""
-        for vector in channel_loop(self.vectors, self.partial):
-            mean, variance = combined_moments(self.vectors, self.partial, parts, vector)
-            norm.store("mean", mean, vector)
-            norm.store("var", variance, vector)
-            norm.set_normalised(vector, mean, variance)
-
     def activated(self, image: Expr, pixel: Expr, vector: NumberedVector) -> Expr:
         """What is made of y."""
         assert self.norm2 is not None
@@ -79,7 +68,7 @@ class CpuBlockForward(BlockKernel):
     def convolve(self) -> None:
         """y, and its moments if a norm follows that learns them; z after one that has them."""
         cut, vectors = self.cut, self.vectors
-        for task in tasks(cut, vectors, self.n):
+        for task in tasks(cut, vectors, self.batch):
             held = Held(vectors, self.partial, task.part, rows=2, count=cut.block_vectors) if cut.learns[1] else None
             if held:
                 held.clear(task.first_vector)
@@ -97,20 +86,21 @@ class CpuBlockForward(BlockKernel):
 
         for row in task.rows_in_bands(held):
             ring.follow(row, first=task.top, of=task.vector, produce=produce)
-            for left, width, v in task.tiles():
+            for inner, left, width, v in task.all_tiles():
                 sums = Accumulators(vectors, width)
                 number = task.first_vector + v
-                for kh, source_row in planes_met(cut.axes.rows, row):
+                for tap, source_row, source_inner in task.met(row, inner):
                     for at, pairs in cut.axes.columns.reads(width).items():
-                        value = ring.load(source_row, v, cut.axes.columns.origin(left) + at)
+                        value = ring.load(source_row, source_inner, v, cut.axes.columns.origin(left) + at)
                         for out, kw in pairs:
-                            sums.add((out,), value * self.weights.vector(number, 0, 0, kh, kw))
-                self.store(task, held, row, left, v, [sums[(out,)] for out in range(width)])
+                            sums.add((out,), value * self.weights.vector(number, 0, *tap, kw))
+                first = (row * cut.across.outputs + inner) * cut.axes.columns.outputs + left
+                self.store(task, held, first, v, [sums[(out,)] for out in range(width)])
 
-    def store(self, task: RowsTask, held: Held | None, row: Expr, left: Expr, v: Expr, sums: list[Expr]) -> None:
-        """y of a tile; z, where the statistics of y are known."""
+    def store(self, task: RowsTask, held: Held | None, first: Expr, v: Expr, sums: list[Expr]) -> None:
+        """y of a tile, whose pixels are those from ``first`` on; z, where the statistics of y are known."""
         vector = task.vector(v)
-        pixel = bind("pixel", row * self.cut.axes.columns.outputs + left)
+        pixel = bind("pixel", first)
         values = sums if self.cut.workload.pass_ == "inference" else [bind("sum", each) for each in sums]
         for at, value in enumerate(values):
             place = (task.image, pixel + at, self.vectors.span(vector.start))
@@ -127,14 +117,14 @@ class CpuBlockForward(BlockKernel):
 
     def _take_pivots(self, task: RowsTask) -> None:
         """The result in the middle of the task, where no padding is met if anywhere it is not."""
-        axes, vectors = self.cut.axes, self.vectors
-        columns = axes.columns
+        columns, across, vectors = self.cut.axes.columns, self.cut.across, self.vectors
         row, column = bind("middle", (task.top + task.bottom) // 2), columns.outputs // 2
         for v in serial("vector", self.cut.block_vectors):
             vector = task.vector(v)
             pivot = Accumulators(vectors, 1)
-            for kh, source_row in planes_met(axes.rows, row):
+            for tap, source_row, source_inner in task.met(row, across.outputs // 2):
                 for kw, source_column in planes_met(columns, column):
-                    value = self.read(task.image, source_row * columns.inputs + source_column, vector)
-                    pivot.add((0,), value * self.weights.vector(vector.number, 0, 0, kh, kw))
+                    pixel = (source_row * across.inputs + source_inner) * columns.inputs + source_column
+                    value = self.read(task.image, pixel, vector)
+                    pivot.add((0,), value * self.weights.vector(vector.number, 0, *tap, kw))
             store(self.partial, pivot[(0,)], task.part, PIVOT, vectors.slot(vector.number))

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,15 +15,26 @@ from dwconv.schedules.cpu.block_nhwc.norms import (
     FIRST,
     PIVOT,
     SECOND,
-    TABLE_ROWS,
     CpuNormTensors,
     Held,
+    Images,
     Parts,
     channel_loop,
+    combined_moments,
+    first_part,
+    shifted,
 )
 from dwconv.schedules.cpu.emit.pixels import PackedWeights
 from dwconv.schedules.cpu.emit.vectors import NumberedVector, Vectors, sum_in_pairs
-from dwconv.schedules.cpu.emit.words import argument, load, parallel, seen_as, settled, store_rounded
+from dwconv.schedules.cpu.emit.words import (
+    argument,
+    load,
+    on_one_thread,
+    parallel,
+    seen_as,
+    settled,
+    store_rounded,
+)
 from dwconv.schedules.emit import Expr, bind, ceil_div, is_number, least, serial, store
 from dwconv.schedules.gather import Gather
 
@@ -38,15 +50,18 @@ class Pixels:
 
     vectors: Vectors
     parts: Parts
+    first_image: Expr = None
+    """None: they are of all images."""
 
     def tasks(self) -> Iterator[tuple[Expr, Expr, Expr, Expr]]:
         """A parallel loop over the parts: (part, image, its first pixel, the pixel after its last)."""
         parts = self.parts
         hold = bind if is_number(parts.pixels) else settled
         for part in parallel("part", parts.count):
-            image = hold("image", part // parts.blocks)
+            image = hold("image", shifted(part // parts.blocks, self.first_image))
             first = hold("first", part % parts.blocks * parts.pixels)
-            yield part, image, first, hold("stop", least(first + parts.pixels, parts.image_pixels))
+            stop = hold("stop", least(first + parts.pixels, parts.image_pixels))
+            yield part if parts.first is None else bind("part_of_all", parts.at(part)), image, first, stop
 
     def all_vectors(self) -> Iterator[NumberedVector]:
         for number in serial("vector", self.vectors.count):
@@ -124,12 +139,13 @@ class BlockKernel:
         # Sizes of an argument are a symbol each, or a part of one.
         parts = (n, cut.results.blocks) if cut.any_axes else (n * cut.results.blocks,)
         partial = argument("workspace_1", (*parts, sums, slots)) if sums else None
+        each = (n,) if cut.of_images else ()
         norms = {
             number: CpuNormTensors(
                 norm=norm,
                 vectors=vectors,
                 named={name[:-1]: tensor for name, tensor in tensors.items() if name.endswith(number)},
-                table=argument(f"workspace_{1 + int(number)}", (TABLE_ROWS, slots)),
+                table=argument(f"workspace_{1 + int(number)}", (*each, CpuNormTensors.table_rows(norm), slots)),
             )
             for number, norm in (("1", block.norm1), ("2", block.batch_norm2))
             if norm
@@ -140,13 +156,43 @@ class BlockKernel:
                 size = cut.x_size if name in ("x", "dx") else cut.y_size
                 tensors[name] = seen_as(tensors[name], n, math.prod(size), channels)
             partial = seen_as(partial, math.prod(parts), sums, slots) if sums else None
-        self.cut, self.vectors, self.n = cut, vectors, n
+        self.cut, self.vectors, self.n, self.batch = cut, vectors, n, Images(n)
         self.partial: Any = partial
         self.tensors = tensors
         """By the names of ``Block.inputs`` and ``Block.results``: images (n, pixels, C), w and dw (C, KH, KW), others
         (C,)."""
         self.norm1, self.norm2 = norms.get("1"), norms.get("2")
         self.weights = PackedWeights(work=work, vectors=vectors, w=tensors["w"], packed=packed)
+        self._are_packed = False
+
+    def pack(self) -> None:
+        """The weights, once."""
+        if not self._are_packed:
+            self.weights.pack()
+        self._are_packed = True
+
+    def batches(self) -> Iterator[None]:
+        """Around what has statistics of a batch: all images are one, or, of InstanceNorms, each is in a loop."""
+        if not self.cut.of_images:
+            yield
+            return
+        self.pack()
+        norms = self.norm1, self.norm2
+        takes_images = self.cut.takes_images
+        for image in (parallel if takes_images else serial)("image", self.n):
+            self.batch = Images(1, image)
+            self.norm1, self.norm2 = (norm and replace(norm, image=image) for norm in norms)
+            with on_one_thread() if takes_images else nullcontext():
+                yield
+        self.batch, (self.norm1, self.norm2) = Images(self.n), norms
+
+    def find_statistics(self, norm: CpuNormTensors, parts: Parts) -> None:
+        """Of a norm, from the moments of parts."""
+        for vector in channel_loop(self.vectors, self.partial):
+            mean, variance = combined_moments(self.vectors, self.partial, parts, vector)
+            norm.store("mean", mean, vector)
+            norm.store("var", variance, vector)
+            norm.set_normalised(vector, mean, variance)
 
     def set_normalised(self, *norms: CpuNormTensors | None) -> None:
         """Scales and shifts of norms, from statistics that are given."""
@@ -164,16 +210,18 @@ class BlockKernel:
         """Those of y."""
         return self._pixels(*self.cut.y_size)
 
-    def _pixels(self, rows: Expr, columns: Expr) -> Pixels:
-        """In about as many blocks of rows as tasks of the convolution have."""
+    def _pixels(self, rows: Expr, *others: Expr) -> Pixels:
+        """In about as many blocks of rows, or of planes, as tasks of the convolution have."""
+        columns = math.prod(others)
         whole = RowBlocks.of(rows, _settled("block_rows", ceil_div(rows, self.cut.results.blocks)))
         parts = Parts(
-            images=self.n,
+            images=self.batch.count,
             blocks=_settled("blocks", whole.blocks),
             pixels=whole.block_rows * columns,
             image_pixels=rows * columns,
+            first=first_part(self.cut, self.batch),
         )
-        return Pixels(vectors=self.vectors, parts=parts)
+        return Pixels(vectors=self.vectors, parts=parts, first_image=self.batch.first)
 
 
 def _settled(name: str, value: Expr) -> Expr:

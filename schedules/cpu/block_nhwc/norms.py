@@ -7,6 +7,9 @@ before_norm     the gradient of v from d, that of the result =  d · scale + v �
 Sums are taken in registers, in bands of some pixels, in tasks, then over all tasks in their order, whichever thread ran
 them: the same bits every time, and no sum of many terms.
 
+An InstanceNorm has those of each image: an image is a batch of one, and what is added up over images comes after all of
+them.
+
 Moments are taken about a pivot, a value of the channel, so that no large numbers cancel out:
 mean = pivot + Σ(v − pivot) / count, and what is left of Σ(v − pivot)² is about the mean. Those of tasks are combined as
 Chan, Golub and LeVeque (1979) do.
@@ -15,12 +18,13 @@ Chan, Golub and LeVeque (1979) do.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tvm import tirx
 
 from dwconv.problems.block import Norm
+from dwconv.schedules.cpu.block_nhwc.cut import FusedBlockCut
 from dwconv.schedules.cpu.emit.vectors import Accumulators, NumberedVector, Vectors
 from dwconv.schedules.cpu.emit.words import parallel, scratch
 from dwconv.schedules.emit import Expr, bind, least, serial, store
@@ -59,18 +63,33 @@ class Held:
                 store(self.memory, self.vectors.zero(), *at)
 
 
+@dataclass(frozen=True)
+class Images:
+    """A batch: all images, or one."""
+
+    count: Expr
+    first: Expr = None
+    """The number of the one; None: they are all."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Parts:
-    """The parts of all images that sums were taken of: ``blocks`` of ``pixels`` pixels of each, the last of fewer."""
+    """The parts of some images that sums were taken of: ``blocks`` of ``pixels`` pixels of each, the last of fewer."""
 
     images: Expr
     blocks: Expr
     pixels: Expr
     image_pixels: Expr
+    first: Expr = None
+    """Where the first part is among those of all images; None: these are all."""
 
     @property
     def count(self) -> Expr:
         return self.images * self.blocks
+
+    def at(self, part: Expr) -> Expr:
+        """Where a part is among those of all images."""
+        return shifted(part, self.first)
 
     def pixels_of(self, part: Expr) -> Expr:
         """In float32."""
@@ -80,7 +99,17 @@ class Parts:
     @property
     def all_pixels(self) -> Expr:
         """In float32."""
-        return tirx.Cast("float32", self.images) * _float32(self.image_pixels)
+        return _float32(self.images) * _float32(self.image_pixels)
+
+
+def first_part(cut: FusedBlockCut, batch: Images) -> Expr:
+    """Of a batch, where each image has room for the parts of the convolution's tasks."""
+    return None if batch.first is None else batch.first * cut.results.blocks
+
+
+def shifted(number: Expr, first: Expr) -> Expr:
+    """Counted from ``first``; None: from the beginning."""
+    return number if first is None else first + number
 
 
 def _float32(number: Expr) -> Expr:
@@ -100,7 +129,7 @@ def totals(vectors: Vectors, partial: Any, parts: Parts, vector: NumberedVector,
     sums = Accumulators(vectors, len(rows))
     for part in serial("part", parts.count):
         for number, row in enumerate(rows):
-            sums.add((number,), partial[part, row, vectors.slot(vector.number)])
+            sums.add((number,), partial[parts.at(part), row, vectors.slot(vector.number)])
     return [bind("total", sums[(number,)]) for number in range(len(rows))]
 
 
@@ -115,8 +144,8 @@ def combined_moments(vectors: Vectors, partial: Any, parts: Parts, vector: Numbe
     mean = bind("mean", sums[(0,)])
     for part in serial("part", parts.count):
         pixels = bind("pixels", parts.pixels_of(part))
-        first = bind("first", partial[part, FIRST, slot])
-        own = partial[part, SECOND, slot] - first * first * every(bind("inverse", ONE / pixels))
+        first = bind("first", partial[parts.at(part), FIRST, slot])
+        own = partial[parts.at(part), SECOND, slot] - first * first * every(bind("inverse", ONE / pixels))
         off = bind("off", _mean(vectors, partial, parts, part, slot) - mean)
         sums.add((1,), tirx.max(own, vectors.zero()) + off * off * every(pixels))
     return mean, bind("variance", sums[(1,)] * every(inverse))
@@ -124,33 +153,62 @@ def combined_moments(vectors: Vectors, partial: Any, parts: Parts, vector: Numbe
 
 def _mean(vectors: Vectors, partial: Any, parts: Parts, part: Expr, slot: Expr) -> Expr:
     inverse = bind("inverse", ONE / parts.pixels_of(part))
-    return bind("part_mean", partial[part, PIVOT, slot] + partial[part, FIRST, slot] * vectors.everywhere(inverse))
+    at = parts.at(part)
+    return bind("part_mean", partial[at, PIVOT, slot] + partial[at, FIRST, slot] * vectors.everywhere(inverse))
 
 
 SCALE, SHIFT, SLOPE, OFFSET = range(4)
 TABLE_ROWS = 4
+_OF_IMAGE = {"mean": 4, "var": 5, "dgamma": 6, "dbeta": 7}
+"""Rows of what an InstanceNorm has of each image, in no tensor."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CpuNormTensors:
-    """The tensors of a norm, each (C,), and ``table`` (``TABLE_ROWS``, whole vectors of channels)."""
+    """The tensors of a norm, each (C,), and ``table`` (``TABLE_ROWS``, whole vectors of channels); of an InstanceNorm
+    (n, ``table_rows``, whole vectors of channels)."""
 
     norm: Norm
     vectors: Vectors
     named: dict[str, Any]
     table: Any
+    image: Expr = None
+    """Whose statistics these are; None: those of all."""
+
+    @staticmethod
+    def table_rows(norm: Norm) -> int:
+        return TABLE_ROWS + (len(_OF_IMAGE) if norm.is_of_images else 0)
 
     def load(self, name: str, vector: NumberedVector) -> Expr:
+        if self.image is not None and name in _OF_IMAGE:
+            return bind(name, self.get(_OF_IMAGE[name], vector))
         return bind(name, self.named[name][self.vectors.span(vector.start)])
 
     def store(self, name: str, value: Expr, vector: NumberedVector) -> None:
-        store(self.named[name], value, self.vectors.span(vector.start))
+        if self.image is not None and name in _OF_IMAGE:
+            self.set(_OF_IMAGE[name], value, vector)
+        else:
+            store(self.named[name], value, self.vectors.span(vector.start))
 
     def set(self, row: int, value: Expr, vector: NumberedVector) -> None:
-        store(self.table, value, row, self.vectors.slot(vector.number))
+        store(self.table, value, *self._before, row, self.vectors.slot(vector.number))
 
     def get(self, row: int, vector: NumberedVector) -> Expr:
-        return self.table[row, self.vectors.slot(vector.number)]
+        return self.table[(*self._before, row, self.vectors.slot(vector.number))]
+
+    @property
+    def _before(self) -> tuple[Expr, ...]:
+        return () if self.image is None else (self.image,)
+
+    def add_images(self, images: Expr, vector: NumberedVector) -> None:
+        """Stores dγ and dβ of all images, from those of each."""
+        sums = Accumulators(self.vectors, 2)
+        for image in serial("image", images):
+            of_image = replace(self, image=image)
+            for number, name in enumerate(("dgamma", "dbeta")):
+                sums.add((number,), of_image.load(name, vector))
+        for number, name in enumerate(("dgamma", "dbeta")):
+            store(self.named[name], sums[(number,)], self.vectors.span(vector.start))
 
     def inverse_deviation(self, variance: Expr) -> Expr:
         every = self.vectors.everywhere

@@ -11,12 +11,11 @@ from functools import partial
 from tvm import tirx
 
 from dwconv.schedules.any_size import any_pieces
-from dwconv.schedules.cpu.block_nhwc.cut import BAND_PIXELS, FusedBlockCut, RingCut
-from dwconv.schedules.cpu.block_nhwc.norms import Held, Parts
+from dwconv.schedules.cpu.block_nhwc.cut import BAND_PIXELS, FusedBlockCut, Tap
+from dwconv.schedules.cpu.block_nhwc.norms import Held, Images, Parts, first_part, shifted
 from dwconv.schedules.cpu.emit.vectors import NumberedVector, Vectors
 from dwconv.schedules.cpu.emit.words import parallel, scratch, settled
-from dwconv.schedules.emit import Expr, bind, least, most, nest, serial, store
-from dwconv.schedules.taps import Axes
+from dwconv.schedules.emit import Expr, bind, least, most, nest, planes_met, serial, store
 
 Producer = Callable[[Expr, NumberedVector], Expr]
 """From a pixel of the image and a vector of channels to what the convolution reads there."""
@@ -25,18 +24,21 @@ Counter = Callable[[Expr, Expr, Expr], None]
 
 
 class Ring:
-    """held[row % rows, vector, left + column, lane], of ``count`` vectors of channels"""
+    """held[row % rows, vector, left + column, lane], of ``count`` vectors of channels; of planes, whose rows are one
+    after the other, held[plane % rows, vector, row · columns + left + column, lane]"""
 
-    def __init__(self, axes: Axes, vectors: Vectors, cut: RingCut, count: int) -> None:
+    def __init__(self, of: FusedBlockCut, vectors: Vectors) -> None:
         """Emits the memory, with zeros beside the rows."""
-        self.axes, self.vectors, self.cut, self.count = axes, vectors, cut, count
-        self.held = scratch("ring", cut.rows, count, cut.columns, vectors.lanes)
-        right = cut.left + axes.columns.inputs
+        self.of, self.vectors, self.cut, self.count = of, vectors, of.ring, of.block_vectors
+        cut, across = self.cut, of.across.inputs
+        self.held = scratch("ring", cut.rows, self.count, across * cut.columns, vectors.lanes)
+        right = cut.left + of.axes.columns.inputs
         for row in serial("ring_row", cut.rows):
-            for v in serial("vector", count):
-                for first, stop in ((0, cut.left), (right, cut.columns)):
-                    for column in serial("side", first, stop):
-                        store(self.held, vectors.zero(), row, v, column, vectors.span(0))
+            for v in serial("vector", self.count):
+                for inner in serial("inner_row", across):
+                    for first, stop in ((0, cut.left), (right, cut.columns)):
+                        for column in serial("side", first, stop):
+                            store(self.held, vectors.zero(), row, v, inner * cut.columns + column, vectors.span(0))
 
     def follow(
         self,
@@ -50,7 +52,7 @@ class Ring:
         """Puts in what row ``row`` of the results is the first to meet, in a task that begins with row ``first``. Rows
         are prefetched one after the other. ``count`` is given what is put in, and one for a row that no task before
         puts in, else zero."""
-        rows, columns = self.axes.rows, self.axes.columns.inputs
+        rows, across, columns = self.of.along, self.of.across.inputs, self.of.axes.columns.inputs
         nearest, farthest = rows.reach
         stop = bind("stop", most(0, least(rows.origin(row) + farthest + 1, rows.inputs)))
         before = most(0, least(rows.origin(row - 1) + farthest + 1, rows.inputs))
@@ -61,22 +63,26 @@ class Ring:
             if count:
                 is_own = tirx.Or(first == 0, source >= before)
                 own = bind("own", tirx.Select(is_own, tirx.FloatImm("float32", 1.0), tirx.FloatImm("float32", 0.0)))
-            for column in serial("source_column", columns):
-                for v in serial("vector", self.count):
-                    value = produce(source * columns + column, of(v))
-                    if count:
-                        value = bind("put", value)
-                        count(v, value, own)
-                    store(self.held, value, slot, v, column + self.cut.left, self.vectors.span(0))
+            for inner in serial("source_inner", across):
+                for column in serial("source_column", columns):
+                    for v in serial("vector", self.count):
+                        value = produce((source * across + inner) * columns + column, of(v))
+                        if count:
+                            value = bind("put", value)
+                            count(v, value, own)
+                        at = inner * self.cut.columns + (column + self.cut.left)
+                        store(self.held, value, slot, v, at, self.vectors.span(0))
 
-    def load(self, row: Expr, v: Expr, column: Expr) -> Expr:
-        """A vector of the row, at a column counted from the image's first."""
-        return bind("value", self.held[row % self.cut.rows, v, column + self.cut.left, self.vectors.span(0)])
+    def load(self, row: Expr, inner: Expr, v: Expr, column: Expr) -> Expr:
+        """A vector of the row, in 3-D of a row of the plane, at a column counted from the image's first."""
+        at = inner * self.cut.columns + (column + self.cut.left)
+        return bind("value", self.held[row % self.cut.rows, v, at, self.vectors.span(0)])
 
 
 @dataclass(frozen=True, kw_only=True)
 class RowsTask:
-    """Rows of the results from ``top`` up to ``bottom``, in the block of channels that begins with ``first_vector``."""
+    """Rows, or planes, of the results from ``top`` up to ``bottom``, in the block of channels that begins with
+    ``first_vector``."""
 
     cut: FusedBlockCut
     vectors: Vectors
@@ -96,7 +102,7 @@ class RowsTask:
         return NumberedVector(number, bind("c", self.vectors.start(number)))
 
     def ring(self) -> Ring:
-        return Ring(self.cut.axes, self.vectors, self.cut.ring, self.cut.block_vectors)
+        return Ring(self.cut, self.vectors)
 
     def rows_in_bands(self, held: Held | None) -> Iterator[Expr]:
         """A loop over the rows. After each band of them the sums that are held are flushed."""
@@ -106,6 +112,19 @@ class RowsTask:
             yield from serial("row", first, bind("band_stop", least(first + height, self.bottom)))
             if held:
                 held.flush(self.first_vector)
+
+    def met(self, row: Expr, inner: Expr) -> Iterator[tuple[Tap, Expr, Expr]]:
+        """Loops over the taps that meet rows of the source from a row of the result: (kd and kh, the plane or row, the
+        row of a plane)."""
+        for along, source in planes_met(self.cut.along, row):
+            for across, source_inner in planes_met(self.cut.across, inner):
+                yield self.cut.tap(along, across), source, source_inner
+
+    def all_tiles(self) -> Iterator[tuple[Expr, Expr, int, Expr]]:
+        """The same of all rows of a plane, with the row before."""
+        for inner in serial("inner_row", self.cut.across.outputs):
+            for left, width, v in self.tiles():
+                yield inner, left, width, v
 
     def tiles(self) -> Iterator[tuple[Expr, int, Expr]]:
         """Loops over the tiles of a row, in the ``order`` of the configuration: (first column, width, vector)."""
@@ -124,22 +143,22 @@ def tile_starts(start: int, count: int, width: int) -> Iterator[Expr]:
         yield bind("column", start + turn * width)
 
 
-def tasks(cut: FusedBlockCut, vectors: Vectors, n: Expr) -> Iterator[RowsTask]:
+def tasks(cut: FusedBlockCut, vectors: Vectors, batch: Images) -> Iterator[RowsTask]:
     """Shares out images × blocks of rows × blocks of channels over the threads."""
     rows, channel_blocks = cut.results, cut.channel_blocks
     columns = cut.axes.columns.outputs
-    band_rows = most(1, BAND_PIXELS // columns)
+    band_rows = most(1, BAND_PIXELS // (cut.across.outputs * columns))
     column_tiles = list(any_pieces(0, columns, cut.tile_widths)) if cut.any_axes else cut.column_tiles
     hold = settled if cut.any_axes else bind
     band_rows = hold("band_rows", band_rows)
-    for task in parallel("task", n * (rows.blocks * channel_blocks)):
-        part = bind("part", task // channel_blocks)
+    for task in parallel("task", batch.count * (rows.blocks * channel_blocks)):
+        part, first = bind("part", task // channel_blocks), first_part(cut, batch)
         top = hold("top", part % rows.blocks * rows.block_rows)
         yield RowsTask(
             cut=cut,
             vectors=vectors,
-            part=part,
-            image=hold("image", part // rows.blocks),
+            part=part if first is None else bind("part_of_all", first + part),
+            image=hold("image", shifted(part // rows.blocks, batch.first)),
             top=top,
             bottom=hold("bottom", least(top + rows.block_rows, rows.rows)),
             first_vector=task % channel_blocks * cut.block_vectors if channel_blocks > 1 else 0,
@@ -148,7 +167,13 @@ def tasks(cut: FusedBlockCut, vectors: Vectors, n: Expr) -> Iterator[RowsTask]:
         )
 
 
-def parts_of_tasks(cut: FusedBlockCut, n: Expr) -> Parts:
+def parts_of_tasks(cut: FusedBlockCut, batch: Images) -> Parts:
     """The parts that tasks take sums of."""
-    rows, columns = cut.results, cut.axes.columns.outputs
-    return Parts(images=n, blocks=rows.blocks, pixels=rows.block_rows * columns, image_pixels=rows.rows * columns)
+    rows, columns = cut.results, cut.across.outputs * cut.axes.columns.outputs
+    return Parts(
+        images=batch.count,
+        blocks=rows.blocks,
+        pixels=rows.block_rows * columns,
+        image_pixels=rows.rows * columns,
+        first=first_part(cut, batch),
+    )

@@ -15,6 +15,8 @@ operations do not."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from tvm import tirx
@@ -32,9 +34,22 @@ def argument(name: str, shape: Sequence[Expr], dtype: DType = "float32") -> Any:
 
 
 def parallel(name: str, extent: Expr) -> Iterator[Expr]:
-    """A loop whose turns are shared out over the threads."""
-    with T.parallel(extent) as index:
+    """A loop whose turns are shared out over the threads; inside ``on_one_thread`` any other loop."""
+    with T.serial(0, extent) if _on_one_thread.get() else T.parallel(extent) as index:
         yield IRBuilder.name(name, index)
+
+
+_on_one_thread: ContextVar[bool] = ContextVar("on_one_thread", default=False)
+
+
+@contextmanager
+def on_one_thread() -> Iterator[None]:
+    """What is emitted inside is a turn of a parallel loop: TVM has none in another."""
+    before = _on_one_thread.set(True)
+    try:
+        yield
+    finally:
+        _on_one_thread.reset(before)
 
 
 def scratch(name: str, *shape: Expr, dtype: DType = "float32") -> Any:

@@ -29,8 +29,8 @@ def why_unfit(workload: Workload, target: CudaTarget) -> str | None:
         return "blocks have no channel multiplier"
     if workload.block and workload.block.layer_norm:
         return "it is for BatchNorms"
-    if workload.block and any(norm.is_frozen for norm in workload.block.batch_norms):
-        return "it is for norms that learn their statistics"
+    if workload.block and any(norm.statistics != "batch" for norm in workload.block.batch_norms):
+        return "it is for norms with the statistics of the batch"
     least = _least(workload)
     if (registers := registers_of(least)) > target.registers_per_thread:
         kernel = "×".join(map(str, workload.kernel))
