@@ -200,12 +200,12 @@ class RaceState:
 
     def next_for_every_layer(self) -> Candidate | None:
         """The next kernel for every layer to build; None if there is none, or the time is up."""
+        if time.monotonic() >= self._ends_s:  # without time no gain is known either
+            return None
         if self._generals is None:
             builds = can_build() and isinstance(self._target, CpuTarget) and can_load_libraries()
             self._generals = self._generals_to_build() if builds else []
-        if not self._generals or time.monotonic() >= self._ends_s:
-            return None
-        return self._generals.pop(0)
+        return self._generals.pop(0) if self._generals else None
 
     def _generals_to_build(self) -> list[Candidate]:
         """The most promising for each kind of layer; and the others where they may save more than their builds take."""
