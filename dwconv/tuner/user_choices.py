@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from dwconv import native, settings
 from dwconv.errors import InvalidChoice, NoTemplate
@@ -14,7 +14,8 @@ from dwconv.measure.runner import WorkerProcesses
 from dwconv.problems.target import CpuTarget, Target, check_present
 from dwconv.problems.workload import Workload
 from dwconv.records.database import Database
-from dwconv.schedules.template import templates_for
+from dwconv.schedules.space import MOST_LISTED
+from dwconv.schedules.template import ScheduleTemplate, templates_for
 from dwconv.system import given
 from dwconv.tuner.search.loop import SearchPlan
 from dwconv.tuner.search.search_result import ENDS_BY_ITSELF, Budget, Search
@@ -81,6 +82,11 @@ class Choices:
         ends = self.trials is not None or self.search_on(target) in ENDS_BY_ITSELF
         return self.seconds or (None if ends and self.minutes is None else settings.SECONDS)
 
+    @property
+    def has_an_end(self) -> bool:
+        """Whether a limit ends the search before it has tried the whole space."""
+        return any(limit is not None for limit in (self.trials, self.seconds, self.minutes, self.patience, self.until))
+
     def compiles_for_s(self, *, passes: float = math.inf) -> float:
         """How long a run over so many passes waits until what lets calls bypass Python is compiled, once; 0 if the run
         is too short for that. Without it kernels are timed through Python, as in a race."""
@@ -118,12 +124,22 @@ def check_choices(choices: Choices, target: Target, workloads: Sequence[Workload
             f"--search analytic computes what a kernel costs a GPU, the target is {target}; use --target cuda:sm_90, "
             "or --search evolve"
         )
+    lists_all = choices.search_on(target) == "exhaustive" and not choices.has_an_end
+    found: dict[Workload, list[ScheduleTemplate[Any]]] = {}
     reasons: list[NoTemplate] = []
     for workload in workloads:
         try:
-            templates_for(workload, target)
+            found[workload] = templates_for(workload, target)
         except NoTemplate as error:
             reasons.append(error)
-        else:
+        if found and not lists_all:
             return
-    raise reasons[0]
+    if not found:
+        raise reasons[0]
+    for workload, templates in found.items():
+        size = sum(template.space(workload, target).size for template in templates)
+        if size > MOST_LISTED:
+            raise InvalidChoice(
+                f"--search exhaustive would look at {size} configurations of {workload.key}, at most {MOST_LISTED}; "
+                f"set --trials, or use --search {'evolve' if target.present else 'analytic'}"
+            )

@@ -70,6 +70,10 @@ SMALL, TINY = ("--shape", "1,8,8,8", "--kernel", "3"), ("--model", "tests.models
         ([*SMALL, "--until", "101%"], "until=1.01 is not a share of the device's limit"),
         ([*SMALL, "--search", "luck"], "invalid choice: 'luck'"),
         ([*SMALL, "--target", "cpu", "--search", "analytic"], "use --target cuda:sm_90"),
+        (
+            [*SMALL, "--target", "cuda:sm_90", "--search", "exhaustive"],
+            "at most 500000; set --trials, or use --search analytic",
+        ),
         ([*SMALL, "--target", "cpu", "--fast-math"], "--fast-math is for CUDA"),
         ([*SMALL, "--batch", "8"], "--batch goes with --network"),
         ([*SMALL, "--sizes", "9,x"], "sizes=9,x: x is not a size of 2 axes"),
