@@ -11,6 +11,8 @@ import pytest
 from dwconv.measure.simulator.simulate import source_only
 from dwconv.problems.workload import Workload
 from dwconv.schedules.cuda.block_tile.cut import BlockTile, spread_copies
+from dwconv.schedules.cuda.block_tile.estimate import _lines_of_weights
+from dwconv.schedules.cuda.gpu.memory import turns_of_threads
 from dwconv.schedules.template import Candidate
 from tests.schedules.cuda_layers import SHAPES, SM_90, TEMPLATES, assert_right_and_clean, fitted, layer
 from tests.turns import every
@@ -40,11 +42,15 @@ SEVEN = {"planes": 8, "block_h": 14, "tile_h": 7, "threads_w": 7, "vthread_w": 1
             ("a bias", "fprop", "float32", {**FOURS, "pipeline": 3, "blocks_per_sm": 4}),
             ("a bias", "fprop", "float32", {**FOURS, "threads_w": 4, "vthread_w": 2, "padding": "copied"}),
             ("a bias", "fprop", "float32", {**FOURS, "threads_w": 4, "tile_w": 8}),
+            ("a bias", "fprop", "float32", {**FOURS, "threads_w": 3, "tile_w": 12}),
             ("a bias", "fprop", "float16", {**FOURS, "threads_w": 4, "tile_w": 8}),
+            ("a bias", "fprop", "float16", {**FOURS, "planes": 8, "threads_w": 1, "tile_w": 40}),
             ("a bias", "fprop", "float16", {**STRIDED, "padding": "copied"}),
             ("no edge", "fprop", "float32", {**FOURS, "threads_w": 6}),
             ("no edge", "dgrad", "float32", {**SEVEN, "block_h": 10, "tile_h": 5}),
+            ("no edge", "dgrad", "float32", {**SEVEN, "block_h": 10, "tile_h": 2, "threads_w": 3, "tile_w": 12}),
             ("dilation", "fprop", "float32", SEVEN),
+            ("dilation", "fprop", "float32", {**SEVEN, "tile_h": 2, "threads_w": 1, "tile_w": 28, "unroll": "row"}),
             ("dilation", "dgrad", "float32", {**SEVEN, "unroll": "row", "padding": "copied"}),
             ("7 × 7 map", "fprop", "float32", {**SEVEN, "block_h": 7, "threads_w": 4, "tile_w": 2, "planes": 16}),
             ("7 × 7 map", "dgrad", "float32", {**SEVEN, "block_h": 7, "tile_h": 1, "tile_w": 1, "padding": "copied"}),
@@ -122,3 +128,39 @@ def test_padding_keeps_copied_rows_apart() -> None:
         assert BlockTile.of(config).copied_bytes(workload) * 2 == found[padding].shared_bytes
     assert found["copied"].conflict_turns < 0.5 * found["fetched"].conflict_turns
     assert found["copied"].shared_bytes > found["fetched"].shared_bytes
+
+
+@pytest.mark.parametrize(("dtype", "widths"), [("float32", {12, 20, 28}), ("float16", {24, 56})])
+def test_wide_tiles_lie_in_different_banks(dtype: str, widths: set[int]) -> None:
+    """Threads beside each other read vectors at the same time: those of an odd number of vectors meet nowhere."""
+    workload = layer(96, (56, 56), (7, 7), batch=64, dtype=dtype)
+    space = TEMPLATES["cuda.fprop_nchw"].space(workload, SM_90)
+    values = {knob.name: knob.values for knob in space.knobs}
+    assert set(values["tile_w"]) - {1, 2, 4, 8} == widths
+    itemsize = 4 if dtype == "float32" else 2
+    for tile_w in widths:
+        assert -(-56 // tile_w) in values["threads_w"]
+        places = tuple(thread * tile_w for thread in range(8))
+        turns = turns_of_threads(places, itemsize=itemsize, lanes=16 // itemsize)
+        assert turns.taken == turns.least == 1
+
+
+def test_the_estimate_knows_what_is_copied_ahead_and_counts_weights() -> None:
+    work = TEMPLATES["cuda.fprop_nchw"].works
+    space = TEMPLATES["cuda.fprop_nchw"].space(LAYER, SM_90)
+    assert work is not None
+    found = {
+        pipeline: work(
+            LAYER,
+            space.check({**space.default.to_dict(), **TILE, **AHEAD, "pipeline": pipeline, "turns": turns}),
+            SM_90,
+        )
+        for pipeline, turns in ((1, 1), (2, 4))
+    }
+    assert [each.loads_ahead for (each,) in found.values()] == [False, True]
+    alone = BlockTile(planes=1, rows=8, columns=56, threads_h=2, threads_w=14)
+    four = BlockTile(planes=4, rows=8, columns=56, threads_h=1, threads_w=8)
+    large = layer(96, (56, 56), (31, 31))
+    assert _lines_of_weights(large, alone) == 1, "a warp in one plane wants one weight at a time"
+    assert _lines_of_weights(large, four) == 4, "weights of large kernels lie in different lines"
+    assert _lines_of_weights(layer(96, (56, 56), (3, 3)), four) == 1 + 3 * 36 / 128

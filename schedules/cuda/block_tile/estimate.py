@@ -11,6 +11,7 @@ from dwconv.schedules.cuda.block_tile.cut import BlockTile, axis_tiles
 from dwconv.schedules.cuda.gpu.cost import BlockWork
 from dwconv.schedules.cuda.gpu.hardware import (
     BANK_BYTES,
+    LINE_BYTES,
     REGISTERS_PER_UNIT,
     SHARED_LANES,
     WARP,
@@ -62,6 +63,7 @@ def block_work(workload: Workload, config: Config, target: CudaTarget) -> BlockW
     row = sector_bytes(row, whole=tile.columns >= workload.output_size[1])
     read = float(tiles * planes * min(patch_h, workload.input_size[0]) * row)
     lines = warps * stores * lines_of_warp(tile.threads_w, config.tile_w * itemsize)
+    lines += warps * taps * _lines_of_weights(workload, tile)
     return BlockWork(
         blocks=-(-tiles // config.turns),
         threads=threads,
@@ -75,7 +77,15 @@ def block_work(workload: Workload, config: Config, target: CudaTarget) -> BlockW
         dram_bytes=float(workload.bytes),
         cache_bytes=max(read, workload.bytes - written) + written,
         bytes_in_flight=reads.bytes_in_flight,
+        loads_ahead=config.pipeline > 1,
     )
+
+
+def _lines_of_weights(workload: Workload, tile: BlockTile) -> float:
+    """Lines that a warp asks for to have a weight of each of its planes."""
+    planes = min(tile.planes, max(1.0, WARP / (tile.threads_h * tile.threads_w)))
+    apart = math.prod(workload.kernel) * ITEMSIZE[workload.dtype]
+    return min(planes, 1 + (planes - 1) * apart / LINE_BYTES)
 
 
 def stored_lanes(workload: Workload, config: Config) -> int:
@@ -177,6 +187,13 @@ def reads_of_row(workload: Workload, config: Config) -> int:
 
 def registers_of(workload: Workload, config: Config) -> int:
     return outputs_of(config) + patch_words(workload, config) + OTHER_REGISTERS
+
+
+def registers_in_all(workload: Workload, config: Config) -> int:
+    """With the rows of vectors that straight code keeps for the next kernel rows."""
+    kept = config.tile_h - 1 if config.tile_w > 1 and config.stage == "shared" and config.unroll == "kernel" else 0
+    row = reads_of_row(workload, config) * BlockTile.of(config).copy_lanes(workload) if kept else 0
+    return registers_of(workload, config) + kept * row
 
 
 def patch_words(workload: Workload, config: Config) -> int:

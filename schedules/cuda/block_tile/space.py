@@ -6,14 +6,16 @@ import math
 from functools import partial
 
 from dwconv.problems.target import CudaTarget
-from dwconv.problems.workload import Workload
+from dwconv.problems.workload import ITEMSIZE, Workload
 from dwconv.schedules.cuda.block_tile.cut import BlockTile, axis_tiles, round_up
-from dwconv.schedules.cuda.block_tile.estimate import STAGED_BYTES, outputs_of, registers_of, staged_bytes
+from dwconv.schedules.cuda.block_tile.estimate import STAGED_BYTES, outputs_of, registers_in_all, registers_of, staged_bytes
 from dwconv.schedules.cuda.gpu.hardware import (
     BANKS,
     BLOCK_TILE_CODE,
     LEAST_THREADS,
     MOST_PADDED,
+    VECTOR_BYTES,
+    compiled_registers,
     registers_left,
     usual_limits,
 )
@@ -26,15 +28,16 @@ def block_tile_space(name: str, workload: Workload, target: CudaTarget) -> Confi
     of its rows have padding after them, against bank conflicts; how many blocks an SM has registers for."""
     out_h, out_w = workload.output_size
     planes, heights, widths = _plane_counts(workload), _cuts(out_h, most=64), _cuts(out_w, most=128, least=4)
+    wide = _wide_tiles(workload) if _copyable(workload) else []
     return ConfigSpace(
         name,
         Knob("planes", planes),
         Knob("block_h", heights),
         Knob("tile_h", sorted({part for height in heights for part in divisors(height, most=min(height, 14))})),
-        Knob("threads_w", widths),
+        Knob("threads_w", sorted({*widths, *(-(-out_w // tile) for tile in wide)})),
         Knob("vthread_h", [1, 2, 4], absent=1),
         Knob("vthread_w", [1, 2, 4]),
-        Knob("tile_w", [1, 2, 4, 8]),
+        Knob("tile_w", sorted({1, 2, 4, 8, *wide})),
         Knob("stage", ["shared", "registers"]),
         Knob("unroll", ["kernel", "row"] if workload.kernel[0] > 3 else ["kernel"]),
         Knob("pipeline", [1, 2, 3] if _copyable(workload) else [1]),
@@ -81,6 +84,12 @@ def _cuts(size: int, *, most: int, least: int = 1) -> list[int]:
     cuts = {cut for cut in (*divisors(size, most=min(size, most)), *powers, *parts) if cut <= most}
     snug = sorted(cut for cut in cuts if round_up(size, cut) <= size * MOST_PADDED)
     return [cut for cut in snug if cut >= min(least, size)] or snug
+
+
+def _wide_tiles(workload: Workload) -> list[int]:
+    """Odd multiples of a vector: neighbouring threads then read different banks."""
+    lanes, out_w = VECTOR_BYTES // ITEMSIZE[workload.dtype], workload.output_size[1]
+    return [lanes * odd for odd in (3, 5, 7) if round_up(out_w, lanes * odd) <= out_w * MOST_PADDED]
 
 
 def _preferred(workload: Workload, *, heights: list[int], widths: list[int]) -> dict[str, Value]:
@@ -198,6 +207,5 @@ def starved(workload: Workload, config: Config, target: CudaTarget) -> bool:
     if blocks == AS_PTXAS_LIKES:
         return False
     threads = threads_of(config)
-    return blocks * threads > target.threads_per_sm or registers_of(workload, config) > registers_left(
-        target, threads=threads, blocks=blocks
-    )
+    needed = max(registers_of(workload, config), compiled_registers(registers_in_all(workload, config), target))
+    return blocks * threads > target.threads_per_sm or needed > registers_left(target, threads=threads, blocks=blocks)
