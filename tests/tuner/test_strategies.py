@@ -14,7 +14,7 @@ from dwconv.schedules.template import estimated_us, template
 from dwconv.tuner.search import strategies
 from dwconv.tuner.search.search_result import SEARCHES, Stop
 from dwconv.tuner.search.spaces import SpaceUnion, Unvisited
-from dwconv.tuner.search.strategies import Analytic, Strategy, make_strategy
+from dwconv.tuner.search.strategies import Analytic, Strategy, estimates, in_order, make_strategy
 from tests import fake_tuning as fake
 
 SM_90 = parse_target("cuda:sm_90")
@@ -176,6 +176,18 @@ def test_analytic_builds_candidates_of_the_same_work_once():
     built = next(config for config in asked if chosen._works(config) == works_of_first)
     chosen.tell(computed(built, median_us=None))
     assert chosen.ask(1) == [first]
+
+
+def test_estimates_go_on_from_what_is_known():
+    """No draw: the neighbours of the best, and theirs."""
+    spaces = SpaceUnion.of(LAYER, SM_90)
+    start = spaces.defaults[0]
+    known = {start: estimated_us(LAYER, start, SM_90)}
+    found = estimates(spaces, LAYER, SM_90, seed=0, known=known)
+    assert set(spaces.neighbours(start)) < set(found) and {config.template for config in found} == {start.template}
+    best, *_ = in_order(found)
+    assert found[best] <= known[start] and set(spaces.neighbours(best)) <= set(found)
+    assert all(spaces.adopt(config) == config for config in found)
 
 
 @pytest.mark.usefixtures("short_ranking")

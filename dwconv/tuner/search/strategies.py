@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import random
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from itertools import islice
 from typing import Protocol
@@ -96,44 +96,67 @@ CLIMBED = 4
 are better: some knobs pay only together."""
 
 
-def by_estimate(
-    spaces: SpaceUnion, workload: Workload, target: Target | None, *, seed: int, drawn: int | None = None
-) -> list[Config]:
-    """The legal configurations in the order of the cost that is estimated from their knobs: all of a small space; of a
-    large one ``drawn`` at random (LISTED by default), and step by step the neighbours of the best of each template. The
-    most promising are built: what they cost with the registers that the compiler gives them decides."""
+def by_estimate(spaces: SpaceUnion, workload: Workload, target: Target | None, *, seed: int) -> list[Config]:
+    """The legal configurations in the order of ``estimates``. The most promising are built: what they cost with the
+    registers that the compiler gives them decides."""
+    return in_order(estimates(spaces, workload, target, seed=seed))
+
+
+def estimates(
+    spaces: SpaceUnion,
+    workload: Workload,
+    target: Target | None,
+    *,
+    seed: int,
+    drawn: int | None = None,
+    known: Mapping[Config, float] | None = None,
+) -> dict[Config, float]:
+    """Legal configurations with the cost that is estimated from their knobs, in microseconds: all of a small space; of
+    a large one ``drawn`` at random (LISTED by default), and step by step the neighbours of the best of each template.
+    Where legal ones are ``known`` with their estimates, these, and the neighbours of the best."""
     assert isinstance(target, CudaTarget), "others have no computed cost"
 
     def estimate(config: Config) -> float:
         return estimated_us(workload, config, target)
 
+    if known:
+        return _climbed(spaces, dict(known), estimate, best_of_choices=False)
     if spaces.can_be_listed and (drawn is None or spaces.size <= drawn):
-        estimates = {config: estimate(config) for config in spaces}
-    else:
-        rng = random.Random(seed)
-        found = (spaces.sample(rng) for _ in range(LISTED if drawn is None else drawn))
-        legal = [*spaces.defaults, *(config for config in found if config is not None)]
-        estimates = {config: estimate(config) for config in legal}
-        for name in spaces.by_template:
-            own = {config: taken_us for config, taken_us in estimates.items() if config.template == name}
-            estimates |= _climbed(spaces, own, estimate)
-    return sorted(estimates, key=lambda config: (estimates[config], str(config)))
+        return {config: estimate(config) for config in spaces}
+    rng = random.Random(seed)
+    draws = (spaces.sample(rng) for _ in range(LISTED if drawn is None else drawn))
+    legal = [*spaces.defaults, *(config for config in draws if config is not None)]
+    found = {config: estimate(config) for config in legal}
+    for name in spaces.by_template:
+        own = {config: taken_us for config, taken_us in found.items() if config.template == name}
+        found |= _climbed(spaces, own, estimate)
+    return found
+
+
+def in_order(found: Mapping[Config, float]) -> list[Config]:
+    """The least estimate first."""
+    return sorted(found, key=lambda config: (found[config], str(config)))
 
 
 def _climbed(
-    spaces: SpaceUnion, estimates: dict[Config, float], estimate: Callable[[Config], float]
+    spaces: SpaceUnion,
+    found: dict[Config, float],
+    estimate: Callable[[Config], float],
+    *,
+    best_of_choices: bool = True,
 ) -> dict[Config, float]:
-    """``estimates`` of one template and of the neighbours of the best, until none of these is among the best."""
+    """Estimates of one template and of the neighbours of the best, until none of these is among the best. With
+    ``best_of_choices`` also of the best with each value of each knob."""
     looked_at: set[Config] = set()
     while True:
-        ranked = sorted(estimates, key=lambda config: (estimates[config], str(config)))
-        best = {choice: config for config in reversed(ranked) for choice in config.values}
+        ranked = in_order(found)
+        best = {choice: config for config in reversed(ranked) for choice in config.values} if best_of_choices else {}
         new = [config for config in dict.fromkeys([*ranked[:CLIMBED], *best.values()]) if config not in looked_at]
         if not new:
-            return estimates
+            return found
         looked_at.update(new)
         near = dict.fromkeys(config for each in new for config in spaces.neighbours(each))
-        estimates |= {config: estimate(config) for config in near if config not in estimates}
+        found |= {config: estimate(config) for config in near if config not in found}
 
 
 class Listed:
