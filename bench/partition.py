@@ -17,11 +17,15 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+from bench.machine_code import counted
+from bench.partition_tables import time_us
 from bench.report.files import read
 from bench.results import UnreadableResults, add_out_argument, write_results
-from dwconv.commands.command_line import ArgumentParser, integers
+from dwconv.commands.command_line import ArgumentParser, integers, whole
 from dwconv.errors import BuildError, InvalidChoice, NoTemplate, say
 from dwconv.kernels import build
+from dwconv.kernels.artifact import Artifact
+from dwconv.kernels.sass import disassemble
 from dwconv.measure.runner import LocalRunner
 from dwconv.problems.target import CudaTarget, parse_target
 from dwconv.problems.workload import PASSES, Workload
@@ -30,14 +34,16 @@ from dwconv.schedules.space import Config, ConfigSpace, Knob, Value
 from dwconv.schedules.template import Candidate, template, templates_for
 from dwconv.tuner.gpu_cost import computed_cost
 from dwconv.tuner.search.spaces import SpaceUnion
-from dwconv.tuner.search.strategies import by_estimate
+from dwconv.tuner.search.strategies import estimates, in_order
 
 KERNELS, SIZES, STRIDES = (3, 5, 7, 13), (112, 56, 28, 14, 7), (1, 2)
 CHANNELS = {112: 32, 56: 96, 28: 192, 14: 384, 7: 768}
 """By the size of a map: about those that networks have there."""
 BATCH = 64
-DRAWN = 16
+DRAWN = 1000
 """Configurations of a large space to begin with; then their neighbours."""
+BUILT = 3
+"""Configurations of least estimate to compile for each variant."""
 ALONE: Mapping[str, Sequence[Value]] = {"vthread_h": [1], "vthread_w": [1]}
 ONE_OUTPUT: Mapping[str, Sequence[Value]] = {**ALONE, "tile_h": [1], "tile_w": [1]}
 STAGED: Mapping[str, Sequence[Value]] = {"stage": ["shared"]}
@@ -83,7 +89,8 @@ def command(argv: list[str]) -> int:
         rows = _known(args.out, target) if args.add else {}
         try:
             for workload in wanted:
-                rows[workload] = rows_of(workload, target, compiles=workload.input_size[0] in args.compile)
+                built = args.built if workload.input_size[0] in args.compile else 0
+                rows[workload] = rows_of(workload, target, built=built)
                 say(summary(workload, rows[workload]))
         finally:
             every = [row for workload in workloads() for row in rows.get(workload, [])]
@@ -129,6 +136,10 @@ def parser_of_partition() -> argparse.ArgumentParser:
             metavar="N,…",
             help=f"{meaning}; default {','.join(map(str, values))}",
         )
+    parser.add_argument(
+        "--built", type=whole, default=BUILT, metavar="N",
+        help=f"configurations of least estimate that are compiled for each variant; default {BUILT}",
+    )  # fmt: skip
     parser.add_argument("--add", action="store_true", help="keep the rows of other workloads that the file has")
     parser.add_argument(
         "--passes", type=lambda text: text.split(","), default=PASSES, metavar="PASS,…", help="default all three"
@@ -166,9 +177,12 @@ def _names(workload: Workload) -> dict[str, Any]:
 # -- the variants of one workload --------------------------------------------------------------------------------------
 
 
-def rows_of(workload: Workload, target: CudaTarget, *, compiles: bool) -> list[dict[str, Any]]:
-    """A row for each variant that the workload has, the default of the two-level template, and the best of all."""
-    found = _chosen(workload, target, compiles=compiles)
+def rows_of(workload: Workload, target: CudaTarget, *, built: int) -> list[dict[str, Any]]:
+    """A row for each variant that the workload has, the default of the two-level template, and the best of all. So many
+    configurations of least estimate are ``built``, and that of least computed cost is the variant's; 0: none, that of
+    least estimate is."""
+    compiles = built > 0
+    found = _chosen(workload, target, built=built)
     measured = _measured(workload, target, list(found.values())) if compiles and target.present else {}
     return [
         {
@@ -176,29 +190,56 @@ def rows_of(workload: Workload, target: CudaTarget, *, compiles: bool) -> list[d
             "variant": name,
             "config": config.to_dict(),
             **_facts(workload, config, target, compiles=compiles),
+            **(_machine_code(workload, config, target) if compiles else {}),
             **measured.get(config, {}),
         }
         for name, config in found.items()
     ]
 
 
-def _chosen(workload: Workload, target: CudaTarget, *, compiles: bool) -> dict[str, Config]:
+def _chosen(workload: Workload, target: CudaTarget, *, built: int) -> dict[str, Config]:
     def least(configs: Iterable[Config]) -> Config:
-        return min(configs, key=lambda config: _us(workload, config, target, compiles=compiles))
+        return min(configs, key=lambda config: _us(workload, config, target, compiles=built > 0))
+
+    def best_of(found: Mapping[Config, float]) -> Config:
+        return least(_promising(found, max(1, built)))
 
     chosen: dict[str, Config] = {}
     bests: list[Config] = []
-    for found in templates_for(workload, target):
-        space = found.space(workload, target)
-        best = _least(space, workload, target, compiles=compiles)
-        bests += [best] if best else []
-        if best and space.template == f"cuda.{workload.pass_}_nchw":
+    for known in templates_for(workload, target):
+        space = known.space(workload, target)
+        try:
+            found = estimates(SpaceUnion([space]), workload, target, seed=0, drawn=DRAWN)
+        except NoTemplate:
+            continue
+        bests.append(best_of(found))
+        if space.template == f"cuda.{workload.pass_}_nchw":
             chosen["default"] = space.default
             for variant in _variants(workload):
-                part = _least(restricted(space, variant.knobs, near=best), workload, target, compiles=compiles)
-                chosen |= {variant.name: part} if part else {}
-            chosen["least cost"] = least([*chosen.values(), best])  # the whole space has what its parts have
+                part = _estimates_of_part(space, variant, found, workload, target)
+                chosen |= {variant.name: best_of(part)} if part else {}
+            chosen["least cost"] = least([*chosen.values(), bests[-1]])  # the whole space has what its parts have
     return {**chosen, "best of all": least([*chosen.values(), *bests])}
+
+
+def _estimates_of_part(
+    space: ConfigSpace, variant: Variant, found: Mapping[Config, float], workload: Workload, target: CudaTarget
+) -> dict[Config, float]:
+    """Of the configurations that a variant has: from those that were ``found`` in the whole space on, where it has
+    some of these."""
+    part = restricted(space, variant.knobs, near=min(found, key=found.__getitem__))
+    if part is None:
+        return {}
+    values = {knob.name: knob.values for knob in part.knobs}
+    known = {
+        config: taken_us
+        for config, taken_us in found.items()
+        if all(value in values[name] for name, value in config.values)
+    }
+    try:
+        return estimates(SpaceUnion([part]), workload, target, seed=0, drawn=DRAWN, known=known)
+    except NoTemplate:
+        return {}
 
 
 def _variants(workload: Workload) -> Sequence[Variant]:
@@ -220,25 +261,14 @@ def restricted(space: ConfigSpace, knobs: Mapping[str, Sequence[Value]], *, near
     return ConfigSpace(space.template, *parts, rules=space.rules, preferred=dict(near.values))
 
 
-BUILT = 3
-"""Configurations of least estimate that are compiled; that of least computed cost is the variant's."""
-
-
-def _least(space: ConfigSpace | None, workload: Workload, target: CudaTarget, *, compiles: bool) -> Config | None:
-    if space is None:
-        return None
-    try:
-        ranked = by_estimate(SpaceUnion([space]), workload, target, seed=0, drawn=DRAWN)
-    except NoTemplate:
-        return None
-    if not compiles:
-        return ranked[0]
+def _promising(found: Mapping[Config, float], count: int) -> list[Config]:
+    """The first ones, one of each estimate."""
     alike: dict[float, Config] = {}
-    for config in ranked:
-        alike.setdefault(_us(workload, config, target, compiles=False), config)
-        if len(alike) == BUILT:
+    for config in in_order(found):
+        alike.setdefault(found[config], config)
+        if len(alike) == count:
             break
-    return min(alike.values(), key=lambda config: _us(workload, config, target, compiles=True))
+    return list(alike.values())
 
 
 # -- what is known of a configuration ----------------------------------------------------------------------------------
@@ -258,7 +288,7 @@ def _facts(workload: Workload, config: Config, target: CudaTarget, *, compiles: 
     facts: dict[str, Any] = {"estimated_us": sum(each.microseconds for each in prices)}
     if compiles:
         try:
-            cost = computed_cost(build(Candidate(workload, config), target), workload, target)
+            cost = computed_cost(_built(Candidate(workload, config), target), workload, target)
         except BuildError as error:
             return {**facts, "computed_us": math.inf, "failed": str(error)}
         facts |= {"computed_us": cost.microseconds, "spill_bytes": cost.slowest.resources.get("spill_bytes", 0)}
@@ -281,6 +311,21 @@ def _facts(workload: Workload, config: Config, target: CudaTarget, *, compiles: 
     }
 
 
+@cache
+def _built(candidate: Candidate, target: CudaTarget) -> Artifact:
+    return build(candidate, target)
+
+
+def _machine_code(workload: Workload, config: Config, target: CudaTarget) -> dict[str, dict[str, int]]:
+    """What is counted in the kernel that takes longest."""
+    try:
+        artifact = _built(Candidate(workload, config), target)
+    except BuildError:
+        return {}
+    kernel = computed_cost(artifact, workload, target).slowest.kernel
+    return {"machine_code": counted(disassemble(artifact.cubin)[kernel])}
+
+
 def _measured(workload: Workload, target: CudaTarget, configs: Sequence[Config]) -> dict[Config, dict[str, float]]:
     """Times on this device, side by side with PyTorch's op, which is cuDNN's where that is faster."""
     candidates = [Candidate(workload, config) for config in dict.fromkeys(configs)]
@@ -298,57 +343,5 @@ def _measured(workload: Workload, target: CudaTarget, configs: Sequence[Config])
 
 def summary(workload: Workload, rows: Sequence[Mapping[str, Any]]) -> str:
     """One line: the microseconds of each variant."""
-    times = [f"{row['variant']} {_time(row):.1f}" for row in rows]
+    times = [f"{row['variant']} {time_us(row):.1f}" for row in rows]
     return f"{workload.key}: {', '.join(times)} ({rows[-1]['config']['template']})"
-
-
-# -- as tables ---------------------------------------------------------------------------------------------------------
-
-
-def times_table(rows: Sequence[Mapping[str, Any]], *, pass_: str, stride: int) -> list[str]:
-    """Microseconds of each variant, a line for each map and kernel, in Markdown."""
-    of_pass = [row for row in rows if (row["pass"], row["stride"]) == (pass_, stride)]
-    variants = list(dict.fromkeys(row["variant"] for row in of_pass))
-    lines = [f"| map, kernel | {' | '.join(variants)} | its family |", "|---" * (len(variants) + 2) + "|"]
-    for (size, kernel), group in _by_layer(of_pass):
-        found = {row["variant"]: row for row in group}
-        times = [f"{_time(found[name]):.1f}" if name in found else "" for name in variants]
-        lines.append(f"| {size}², k{kernel} | {' | '.join(times)} | {_family(found['best of all'])} |")
-    return lines
-
-
-def reasons_table(rows: Sequence[Mapping[str, Any]], *, pass_: str, stride: int) -> list[str]:
-    """Of the least cost of block tiles and of the best of all, what sets the time, in Markdown."""
-    heading = ("transactions a request", "threads on an SM", "MB through the second-level cache", "instructions an FMA")
-    lines = [f"| map, kernel | {' | '.join(('family', 'µs', 'the time is set by', *heading))} |", "|---" * 8 + "|"]
-    of_pass = [row for row in rows if (row["pass"], row["stride"]) == (pass_, stride)]
-    for (size, kernel), group in _by_layer(of_pass):
-        found = {row["variant"]: row for row in group if row["variant"] in ("least cost", "best of all")}
-        for row in {str(row["config"]): row for row in found.values()}.values():
-            met, issued = row["transactions_a_request"], row["instructions_a_product"]
-            facts = [
-                _family(row),
-                f"{_time(row):.1f}",
-                row["limiter"].replace("_", "/"),
-                f"{met:.2f}" if met else "",
-                str(row["threads_per_sm"]),
-                f"{row['cache_bytes'] / 1e6:.0f}",
-                f"{issued:.2f}" if issued else "",
-            ]
-            lines.append(f"| {size}², k{kernel} | {' | '.join(facts)} |")
-    return lines
-
-
-def _by_layer(rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[tuple[int, int], list[Mapping[str, Any]]]]:
-    for layer, group in itertools.groupby(rows, key=lambda row: (row["size"], row["kernel"])):
-        yield layer, list(group)
-
-
-def _time(row: Mapping[str, Any]) -> float:
-    return float(row.get("computed_us", row["estimated_us"]))
-
-
-def _family(row: Mapping[str, Any]) -> str:
-    """The last word of the template's name; block tiles and weight gradients have none of their own."""
-    *_, last = str(row["config"]["template"]).split("_")
-    return {"nchw": "weight gradient" if row["pass"] == "wgrad" else "block tiles"}.get(last, last)

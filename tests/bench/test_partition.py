@@ -3,6 +3,7 @@ the figures of the results."""
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -10,13 +11,16 @@ from typing import Any
 import pytest
 
 from bench.__main__ import main
-from bench.partition import LEVELS, SIZES, reasons_table, restricted, rows_of, times_table, workloads
+from bench.partition import LEVELS, SIZES, _promising, restricted, rows_of, workloads
+from bench.partition_tables import against_table, reasons_table, times_table
 from dwconv.problems.target import CudaTarget, parse_target
 from dwconv.problems.workload import Workload
 from dwconv.schedules.template import template
 
 SM_90 = parse_target("cuda:sm_90")
 assert isinstance(SM_90, CudaTarget)
+SHOWN = (56, 14)
+"""Sizes of maps whose reasons the page has."""
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "two_level_partition.md").read_text(encoding="utf-8")
 
@@ -27,7 +31,7 @@ def one(pass_: str, *, stride: int = 1, size: int = 7) -> Workload:
 
 
 def rows(pass_: str, **chosen: int) -> dict[str, dict[str, Any]]:
-    return {row["variant"]: row for row in rows_of(one(pass_, **chosen), SM_90, compiles=False)}
+    return {row["variant"]: row for row in rows_of(one(pass_, **chosen), SM_90, built=0)}
 
 
 def test_variants_are_what_they_are_called() -> None:
@@ -63,14 +67,24 @@ def test_a_part_of_a_space_keeps_its_rules() -> None:
     assert restricted(space, {"stage": ["elsewhere"]}, near=space.default) is None
 
 
+def test_of_equal_estimates_one_is_promising() -> None:
+    space = template("cuda.fprop_nchw").space(one("fprop"), SM_90)
+    first, second, third = itertools.islice(space, 3)
+    found = {third: 1.0, second: 2.0, first: 1.0}
+    cheapest = min(first, third, key=str)
+    assert _promising(found, 1) == [cheapest]
+    assert _promising(found, 2) == _promising(found, 9) == [cheapest, second]
+
+
 @pytest.mark.slow
 def test_kernels_are_compiled_where_that_is_wanted(tmp_path: Path) -> None:
     command = ["partition", "--targets", "cuda:sm_90", "--kernels", "3", "--sizes", "7", "--passes", "wgrad"]
     command += ["--out", str(tmp_path)]
-    assert main([*command, "--strides", "1", "--compile", "7"]) == 0
+    assert main([*command, "--strides", "1", "--compile", "7", "--built", "1"]) == 0
     path = tmp_path / "partition-sm_90.json"
     first = json.loads(path.read_text())["rows"]
     assert all(row["computed_us"] > 0 and row["spill_bytes"] >= 0 and row["registers"] > 8 for row in first)
+    assert all(row["machine_code"]["instructions"] > row["machine_code"]["multiply_adds"] > 0 for row in first)
     assert main([*command, "--strides", "2", "--compile", "0", "--add"]) == 0
     both = json.loads(path.read_text())["rows"]
     assert [row for row in both if row["stride"] == 1] == first and {row["stride"] for row in both} == {1, 2}
@@ -110,12 +124,55 @@ def test_a_file_that_cannot_be_added_to_is_one_line(
     assert out == "" and err.count("\n") == 1 and words in err and "partition-sm_90.json" in err
 
 
+# -- as tables ---------------------------------------------------------------------------------------------------------
+
+
+def row(variant: str, time_us: float, **other: Any) -> dict[str, Any]:
+    fields = {"pass": "fprop", "size": 56, "kernel": 7, "stride": 1, "config": {"template": "cuda.fprop_nchw"}}
+    return {**fields, "variant": variant, "estimated_us": time_us, **other}
+
+
+STRIP = {"template": "cuda.fprop_nchw_strip"}
+
+
+def test_compiled_rows_are_called_so() -> None:
+    estimated = [row("least cost", 60.0), row("best of all", 50.0, config=STRIP)]
+    compiled = [{**each, "kernel": 13, "computed_us": each["estimated_us"] + 1} for each in estimated]
+    *_, first, second = times_table([*estimated, *compiled], pass_="fprop", stride=1)
+    assert first == "| 56², k7 | 60.0 | 50.0 | strip |"
+    assert second == "| 56², k13, compiled | 61.0 | 51.0 | strip |"
+
+
+def test_the_families_are_held_against_the_best() -> None:
+    found = [
+        row("least cost", 60.0),
+        row("best of all", 50.0, config=STRIP),
+        row("best of all", 20.0, stride=2, config={"template": "cuda.fprop_nchw_plane"}),
+        row("least cost", 30.0, kernel=3, size=14),
+        row("best of all", 30.0, kernel=3, size=14),
+        row("best of all", 1.0, kernel=5, **{"pass": "wgrad"}),
+    ]
+    assert against_table(found, pass_="fprop") == [
+        "| map | k3 | k7 |",
+        "|---|---|---|",
+        "| 56² |  | 1.20 strip |",
+        "| 14² | 1.00 block tiles |  |",
+        "| 56², stride 2 |  | plane |",
+    ]
+
+
 # -- the page ----------------------------------------------------------------------------------------------------------
 
 
 def test_the_tables_of_the_page_are_those_of_the_results() -> None:
-    found = json.loads((ROOT / "bench" / "results" / "partition-sm_90.json").read_text())["rows"]
-    assert {row["size"] for row in found} <= set(SIZES)
-    for pass_ in ("fprop", "wgrad"):
-        assert "\n".join(times_table(found, pass_=pass_, stride=1)) in PAGE
-    assert "\n".join(reasons_table(found, pass_="fprop", stride=1)) in PAGE
+    found = {
+        device: json.loads((ROOT / "bench" / "results" / f"partition-{device}.json").read_text())["rows"]
+        for device in ("sm_80", "sm_90")
+    }
+    tables = [times_table(found["sm_90"], pass_=pass_, stride=1) for pass_ in ("fprop", "wgrad")]
+    tables += [against_table(rows, pass_="fprop") for rows in found.values()]
+    tables.append(reasons_table(found["sm_90"], pass_="fprop", stride=1, sizes=SHOWN))
+    for table in tables:
+        assert "\n".join(table) in PAGE
+    for rows in found.values():
+        assert {row["size"] for row in rows} == set(SIZES)
