@@ -97,6 +97,7 @@ def test_what_cannot_run_is_named() -> None:
         ({"padding": "copied"}, "nothing is copied ahead"),
         ({"pipeline": 2, "turns": 4, "padding": "none"}, "all is copied ahead"),
         ({"vthread_h": 4, "block_h": 14}, "not vthread_h times"),
+        ({"pipeline": 2, "turns": 4, "tile_w": 4, "vthread_w": 2, "threads_w": 4}, "as wide as the map"),
         ({"blocks_per_sm": 8}, "more registers than that many blocks leave"),
         ({"planes": 32}, "more than 1024 threads"),
         ({"block_h": 64, "tile_h": 8, "vthread_w": 4, "threads_w": 19, "planes": 1}, "outputs wanted"),

@@ -8,7 +8,13 @@ from functools import partial
 from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import ITEMSIZE, Workload
 from dwconv.schedules.cuda.block_tile.cut import BlockTile, axis_tiles, round_up
-from dwconv.schedules.cuda.block_tile.estimate import STAGED_BYTES, outputs_of, registers_in_all, registers_of, staged_bytes
+from dwconv.schedules.cuda.block_tile.estimate import (
+    STAGED_BYTES,
+    outputs_of,
+    registers_in_all,
+    registers_of,
+    staged_bytes,
+)
 from dwconv.schedules.cuda.gpu.hardware import (
     BANKS,
     BLOCK_TILE_CODE,
@@ -166,6 +172,10 @@ def _rules(workload: Workload, target: CudaTarget, *, most_threads: int) -> list
         Rule(
             "vectors are read for neighbouring rows: vthread_h is 1",
             lambda c: in_shared(c) and c.tile_w > 1 and c.vthread_h > 1,
+        ),
+        Rule(
+            "vectors of strided columns are read in block tiles as wide as the map: vthread_w is 1",
+            lambda c: in_shared(c) and min(c.tile_w, c.vthread_w, c.threads_w) > 1 and axis_tiles(c)[-1].block < out_w,
         ),
         Rule("in registers columns are neighbours: vthread_w is 1", lambda c: not in_shared(c) and c.vthread_w > 1),
         Rule("in registers rows are neighbours: vthread_h is 1", lambda c: not in_shared(c) and c.vthread_h > 1),
