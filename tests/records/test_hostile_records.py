@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
-import subprocess
 import sys
 import warnings
 from collections.abc import Iterable, Iterator
@@ -24,6 +22,7 @@ from dwconv.records.log import encode
 from dwconv.records.record import TuningRecord
 from dwconv.schedules.space import Config, Value
 from dwconv.schedules.template import all_templates
+from tests import forked
 from tests.planted_records import record_of, workload_of
 
 pytestmark = pytest.mark.usefixtures("threads_as_asked")
@@ -93,10 +92,7 @@ def test_a_template_of_another_pass_is_never_run(logs: Path) -> None:
     """In a process of its own: it would write where it must not."""
     module = "from tests.records import test_hostile_records as it"
     program = f"import pathlib; {module}; it.run_other_passes(pathlib.Path({str(logs)!r}))"
-    ran = subprocess.run(
-        [sys.executable, "-c", program], cwd=Path(__file__).parent, capture_output=True, text=True,
-        env=os.environ | {"OMP_DYNAMIC": "false", "PYTHONPATH": str(Path(__file__).parents[2])},
-    )  # fmt: skip
+    ran = forked.run([sys.executable, "-c", program], cwd=Path(__file__).parents[2], text=True)
     assert (ran.returncode, ran.stdout) == (0, "survived\n"), ran.stderr[-3000:]
 
 
