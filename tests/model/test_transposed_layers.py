@@ -129,6 +129,7 @@ def test_an_example_shows_it(logs):
     assert dwconv.layers(model, x).layers[0].passes == ("fprop", "dgrad", "wgrad")
 
 
+@pytest.mark.usefixtures("brief_timing")
 def test_an_example_is_raced_for_it(logs):
     model = dwconv.convert(Decoder().to(memory_format=torch.channels_last), images())
     summary = dwconv.summary(model)
