@@ -11,6 +11,7 @@ import subprocess
 import sys
 import sysconfig
 import zipfile
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -160,6 +161,18 @@ def test_an_error_shows_its_cause_only_where_that_is_in_code_of_the_users():
     told = ("described_error(", "first_line(", "telling_line(", "_why(module, error)", "StageFailed(", "RankLost(")
     wrong = [f"{path}: {raised}" for path, raised in chained if not any(each in raised for each in told)]
     assert wrong == ["kernels/entry.py: ValueError(f'not a message: {error}')"] and len(chained) > len(wrong)
+
+
+def test_a_name_of_a_class_leads_to_one_place():
+    """Names with an underscore are of one file, and are read there."""
+    homes = defaultdict(set)
+    for folder in ("dwconv", "schedules"):
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            for node in ast.walk(ast.parse(path.read_text())):
+                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                    homes[node.name].add(str(path.resolve().relative_to(ROOT)))  # dwconv/schedules is a link
+    assert len(homes) > 300, "else nothing was looked at"
+    assert not {name: paths for name, paths in homes.items() if len(paths) > 1}
 
 
 def test_importing_dwconv_leaves_tvm_alone():

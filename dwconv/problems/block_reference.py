@@ -44,7 +44,7 @@ _SMALLEST_STEP = SMALLEST_STEP["float32"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Kind:
+class ActivationBounds:
     """What of an activation bounds errors."""
 
     apply: Callable[[Tensor], Tensor]
@@ -66,25 +66,27 @@ def _gelu_derivative(z: Tensor) -> Tensor:
     return 0.5 * torch.erfc(-z / math.sqrt(2)) + z * torch.exp(-z * z / 2) / math.sqrt(2 * math.pi)
 
 
-KINDS: dict[Activation, Kind] = {
-    "identity": Kind(apply=lambda z: z, derivative=torch.ones_like, steepest=1, most_curved=0),
-    "relu": Kind(apply=F.relu, derivative=lambda z: (z > 0).to(z.dtype), steepest=1, most_curved=0, kinks=((0, 1),)),
-    "relu6": Kind(
+KINDS: dict[Activation, ActivationBounds] = {
+    "identity": ActivationBounds(apply=lambda z: z, derivative=torch.ones_like, steepest=1, most_curved=0),
+    "relu": ActivationBounds(
+        apply=F.relu, derivative=lambda z: (z > 0).to(z.dtype), steepest=1, most_curved=0, kinks=((0, 1),)
+    ),
+    "relu6": ActivationBounds(
         apply=F.relu6,
         derivative=lambda z: ((z > 0) & (z < 6)).to(z.dtype),
         steepest=1,
         most_curved=0,
         kinks=((0, 1), (6, 1)),
     ),
-    "hardswish": Kind(
+    "hardswish": ActivationBounds(
         apply=F.hardswish,
         derivative=lambda z: torch.where(z <= -3, 0.0, torch.where(z < 3, z / 3 + 0.5, 1.0)).to(z.dtype),
         steepest=1.5,
         most_curved=1 / 3,
         kinks=((-3, 0.5), (3, 0.5)),
     ),
-    "silu": Kind(apply=F.silu, derivative=_silu_derivative, steepest=1.1, most_curved=0.5),
-    "gelu": Kind(apply=F.gelu, derivative=_gelu_derivative, steepest=1.13, most_curved=0.8),
+    "silu": ActivationBounds(apply=F.silu, derivative=_silu_derivative, steepest=1.1, most_curved=0.5),
+    "gelu": ActivationBounds(apply=F.gelu, derivative=_gelu_derivative, steepest=1.13, most_curved=0.8),
 }
 
 

@@ -17,7 +17,7 @@ from dwconv.schedules.cpu.block_nhwc.norms import (
     SECOND,
     CpuNormTensors,
     Held,
-    Images,
+    NormedImages,
     Parts,
     channel_loop,
     combined_moments,
@@ -156,7 +156,7 @@ class BlockKernel:
                 size = cut.x_size if name in ("x", "dx") else cut.y_size
                 tensors[name] = seen_as(tensors[name], n, math.prod(size), channels)
             partial = seen_as(partial, math.prod(parts), sums, slots) if sums else None
-        self.cut, self.vectors, self.n, self.batch = cut, vectors, n, Images(n)
+        self.cut, self.vectors, self.n, self.batch = cut, vectors, n, NormedImages(n)
         self.partial: Any = partial
         self.tensors = tensors
         """By the names of ``Block.inputs`` and ``Block.results``: images (n, pixels, C), w and dw (C, KH, KW), others
@@ -180,11 +180,11 @@ class BlockKernel:
         norms = self.norm1, self.norm2
         takes_images = self.cut.takes_images
         for image in (parallel if takes_images else serial)("image", self.n):
-            self.batch = Images(1, image)
+            self.batch = NormedImages(1, image)
             self.norm1, self.norm2 = (norm and replace(norm, image=image) for norm in norms)
             with on_one_thread() if takes_images else nullcontext():
                 yield
-        self.batch, (self.norm1, self.norm2) = Images(self.n), norms
+        self.batch, (self.norm1, self.norm2) = NormedImages(self.n), norms
 
     def find_statistics(self, norm: CpuNormTensors, parts: Parts) -> None:
         """Of a norm, from the moments of parts."""

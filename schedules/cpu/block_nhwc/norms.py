@@ -64,7 +64,7 @@ class Held:
 
 
 @dataclass(frozen=True)
-class Images:
+class NormedImages:
     """A batch: all images, or one."""
 
     count: Expr
@@ -102,7 +102,7 @@ class Parts:
         return _float32(self.images) * _float32(self.image_pixels)
 
 
-def first_part(cut: FusedBlockCut, batch: Images) -> Expr:
+def first_part(cut: FusedBlockCut, batch: NormedImages) -> Expr:
     """Of a batch, where each image has room for the parts of the convolution's tasks."""
     return None if batch.first is None else batch.first * cut.results.blocks
 

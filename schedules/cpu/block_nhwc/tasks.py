@@ -12,7 +12,7 @@ from tvm import tirx
 
 from dwconv.schedules.any_size import any_pieces
 from dwconv.schedules.cpu.block_nhwc.cut import BAND_PIXELS, FusedBlockCut, Tap
-from dwconv.schedules.cpu.block_nhwc.norms import Held, Images, Parts, first_part, shifted
+from dwconv.schedules.cpu.block_nhwc.norms import Held, NormedImages, Parts, first_part, shifted
 from dwconv.schedules.cpu.emit.vectors import NumberedVector, Vectors
 from dwconv.schedules.cpu.emit.words import parallel, scratch, settled
 from dwconv.schedules.emit import Expr, bind, least, most, nest, planes_met, serial, store
@@ -143,7 +143,7 @@ def tile_starts(start: int, count: int, width: int) -> Iterator[Expr]:
         yield bind("column", start + turn * width)
 
 
-def tasks(cut: FusedBlockCut, vectors: Vectors, batch: Images) -> Iterator[RowsTask]:
+def tasks(cut: FusedBlockCut, vectors: Vectors, batch: NormedImages) -> Iterator[RowsTask]:
     """Shares out images × blocks of rows × blocks of channels over the threads."""
     rows, channel_blocks = cut.results, cut.channel_blocks
     columns = cut.axes.columns.outputs
@@ -167,7 +167,7 @@ def tasks(cut: FusedBlockCut, vectors: Vectors, batch: Images) -> Iterator[RowsT
         )
 
 
-def parts_of_tasks(cut: FusedBlockCut, batch: Images) -> Parts:
+def parts_of_tasks(cut: FusedBlockCut, batch: NormedImages) -> Parts:
     """The parts that tasks take sums of."""
     rows, columns = cut.results, cut.across.outputs * cut.axes.columns.outputs
     return Parts(
