@@ -25,7 +25,7 @@ from functools import partial
 import torch
 
 from dwconv.measure.clock.timing import Call
-from dwconv.measure.providers import laid_out, pytorch_call, pytorch_calls
+from dwconv.measure.providers import laid_out, not_covered, pytorch_call, pytorch_calls
 from dwconv.problems.problem import memory_format
 from dwconv.problems.pytorch import OPS, TRANSPOSED_OPS
 from dwconv.problems.workload import LAYOUTS, Layout, Workload
@@ -182,7 +182,7 @@ def cudnn_op(workload: Workload, layout: Layout, inputs: Inputs) -> Call:
     if workload.pass_ == "fprop":
         operator = torch.ops.aten.cudnn_convolution
         return lambda: operator(first, w, padding, workload.stride, workload.dilation, workload.channels, *flags)
-    transpose, over = torch.ops.aten.cudnn_convolution_transpose, _not_covered(workload)
+    transpose, over = torch.ops.aten.cudnn_convolution_transpose, not_covered(workload)
     return lambda: transpose(first, w, padding, over, workload.stride, workload.dilation, workload.channels, *flags)
 
 
@@ -194,7 +194,7 @@ def transposed(workload: Workload, layout: Layout, inputs: Inputs) -> Call:
     if any(before != after for before, after in workload.padding):
         raise ValueError("PyTorch's transposed convolution pads both sides alike")
     named = dict(zip(workload.inputs, laid_out(workload, *inputs, layout=layout), strict=True))
-    padding, over, groups = [before for before, _ in workload.padding], _not_covered(workload), workload.channels
+    padding, over, groups = [before for before, _ in workload.padding], not_covered(workload), workload.channels
     if workload.pass_ == "dgrad":
         op, dy, w = TRANSPOSED_OPS[workload.axes], named["dy"], named["w"]
         return lambda: op(dy, w, None, workload.stride, padding, over, groups, workload.dilation)
@@ -207,12 +207,3 @@ def transposed(workload: Workload, layout: Layout, inputs: Inputs) -> Call:
     how = (workload.stride, padding, workload.dilation, True, over, groups, (is_fprop, not is_fprop, False))
     backward = torch.ops.aten.convolution_backward
     return lambda: backward(named["x"], dy, w, None, *how)[not is_fprop]
-
-
-def _not_covered(workload: Workload) -> list[int]:
-    """Rows and columns at the end of the input that the last output does not reach, padding included."""
-    sizes = zip(workload.input_size, workload.kernel, workload.stride, workload.padding, workload.dilation, strict=True)
-    return [
-        (size + sum(padding) - dilation * (kernel - 1) - 1) % stride
-        for size, kernel, stride, padding, dilation in sizes
-    ]

@@ -18,7 +18,7 @@ from dwconv.dispatch.advantage import (
     why_not_beside_host,
     why_not_faster_as_one,
     why_not_mixed,
-    why_not_with_sweep,
+    why_not_transposed,
 )
 from dwconv.dispatch.any_size import as_at
 from dwconv.dispatch.decide import decide_on, on_pytorch, target_of
@@ -84,7 +84,7 @@ def as_transposed(
         return made
     if reason := why_not_beside_host(made, problem, target, in_python=True):
         return _without_ours(made, reason)
-    if bias and (reason := why_not_with_sweep(made["dgrad"], target)):
+    if reason := why_not_transposed(made["dgrad"], target, sweeps=bias):
         made |= _without_ours({"dgrad": made["dgrad"]}, reason)
     if trains and (reason := why_not_mixed(made, problem, target)):
         return _without_ours(made, reason)

@@ -46,6 +46,28 @@ def around_call(workload: Workload, *inputs: torch.Tensor) -> Call | None:
     return _around_call(problem, block, workload.pass_, named)
 
 
+def transposed_call(workload: Workload, *inputs: torch.Tensor) -> Call | None:
+    """PyTorch's transposed convolution whose forward pass the dgrad is, in the workload's layout: kernels of the one
+    run the other. None where it takes as long as PyTorch's dgrad does: contiguous, in 3-D, and without a stride."""
+    is_strided_dgrad = workload.pass_ == "dgrad" and max(workload.stride) > 1 and workload.multiplier == 1
+    is_apart = workload.layout == "nhwc" and workload.axes == 2 and inputs[0].device.type == "cpu"
+    if not (is_strided_dgrad and is_apart) or any(before != after for before, after in workload.padding):
+        return None
+    dy, w = laid_out(workload, *inputs, layout=workload.layout)
+    numbers = (workload.stride, [before for before, _ in workload.padding], not_covered(workload), workload.channels)
+    return lambda: F.conv_transpose2d(dy, w, None, *numbers, workload.dilation)
+
+
+def not_covered(workload: Workload) -> list[int]:
+    """Rows and columns at the end of the input that the last output does not reach, padding included: the output
+    padding of the transposed convolution."""
+    sizes = zip(workload.input_size, workload.kernel, workload.stride, workload.padding, workload.dilation, strict=True)
+    return [
+        (size + sum(padding) - dilation * (kernel - 1) - 1) % stride
+        for size, kernel, stride, padding, dilation in sizes
+    ]
+
+
 def laid_out(workload: Workload, *inputs: torch.Tensor, layout: Layout) -> list[torch.Tensor]:
     """The inputs of a pass, laid out as a model converted to ``layout`` has them."""
     lies = memory_format(layout, axes=workload.axes)

@@ -30,7 +30,7 @@ from dwconv.measure.clock.timing import (
     rounds_in_turns,
 )
 from dwconv.measure.processes.worker import first_line, locate
-from dwconv.measure.providers import around_call, better_layout, pytorch_calls
+from dwconv.measure.providers import around_call, better_layout, pytorch_calls, transposed_call
 from dwconv.measure.requests import LOAD, Check, Measured, MeasureSetup, Request, Time, Tried
 from dwconv.measure.verify.bare_kernel import LoadedKernel
 from dwconv.measure.verify.cases import Case, cases_of_finalists, exact_case, fresh_case, wrong
@@ -38,7 +38,7 @@ from dwconv.measure.verify.first_use import fault_at_first_use
 from dwconv.measure.verify.verify import explained, verify, verify_call, verify_finalist
 from dwconv.problems.target import CpuTarget, Target
 from dwconv.problems.workload import Workload, by
-from dwconv.records.record import AROUND, AtSize, Verdict
+from dwconv.records.record import AROUND, TRANSPOSED, AtSize, Verdict
 from dwconv.schedules.template import Candidate
 
 # A trial ends early if even its best round is this much slower than the best candidate so far.
@@ -63,11 +63,13 @@ class Prepared:
         in_turn = {name: InTurn([each[name] for each in calls], held=self._held) for name in calls[0]}
         self.providers = ready(in_turn, clock)
         self.beside = dict(self.providers)
-        """The providers, and of a block PyTorch's ops besides its convolution: what finalists are timed beside."""
-        around = [call for call in (around_call(workload, *inputs) for inputs in self._inputs) if call]
-        if around:
-            with contextlib.suppress(CannotBeCaptured):
-                self.beside |= ready({AROUND: InTurn(around, held=self._held)}, clock)
+        """The providers, of a block PyTorch's ops besides its convolution, and of some dgrad PyTorch's transposed
+        convolution: what finalists are timed beside."""
+        for name, of in ((AROUND, around_call), (TRANSPOSED, transposed_call)):
+            found = [call for call in (of(workload, *inputs) for inputs in self._inputs) if call]
+            if found:
+                with contextlib.suppress(CannotBeCaptured):
+                    self.beside |= ready({name: InTurn(found, held=self._held)}, clock)
 
     @cached_property
     def baseline(self) -> str:
@@ -207,7 +209,7 @@ class Measurer:
                     verdicts[name] = explained(last, "after it was timed")
             found = taken.measurements
             if stage == "race" and not here.workload.block:
-                clear = clearly_faster(taken, [name for name in right if verdicts[name].right], beside)
+                clear = clearly_faster(taken, [name for name in right if verdicts[name].right], here.providers)
                 found, is_clear = {**found, **clear}, bool(clear)
             providers = {name: found[name] for name in beside}
             for name, own in times.items():

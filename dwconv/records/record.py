@@ -74,6 +74,8 @@ Rank = tuple[bool, bool, bool, tuple[bool, float]]
 
 AROUND = "around"
 """What a block's norms and activations are called, one by one without the convolution, among the providers."""
+TRANSPOSED = "transposed"
+"""What PyTorch's transposed convolution is called there, in the workload's layout, beside its dgrad."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -97,7 +99,7 @@ class TuningRecord:
     verdict: Verdict | None = None
     providers: dict[str, Measurement] = field(default_factory=dict)
     """Other providers, measured in the same run, interleaved: ``onednn-nhwc``, ``cudnn-nchw``, …; of a block also
-    ``AROUND``, which does a part of it."""
+    ``AROUND``, which does a part of it; of some dgrad ``TRANSPOSED``, another op of PyTorch's that does the same."""
     others: tuple[AtSize, ...] = ()
     """What it took at the sizes of ``also_at``, in their order."""
     resources: dict[str, int] = field(default_factory=dict)
@@ -203,9 +205,14 @@ class TuningRecord:
         return self.providers.get(AROUND)
 
     @property
+    def transposed(self) -> Measurement | None:
+        """PyTorch's transposed convolution whose forward pass the dgrad is; None if it was not measured."""
+        return self.providers.get(TRANSPOSED)
+
+    @property
     def rivals(self) -> dict[str, Measurement]:
         """The providers that do all that the candidate does."""
-        return {name: taken for name, taken in self.providers.items() if name != AROUND}
+        return {name: taken for name, taken in self.providers.items() if name not in (AROUND, TRANSPOSED)}
 
     @property
     def baseline(self) -> tuple[str, Measurement] | None:

@@ -77,7 +77,7 @@ def going(way):
     with pytest.MonkeyPatch.context() as patch:
         dwconv.reset()
         if way != "PyTorch's op":
-            patch.setattr("dwconv.call.call_plan.Plan", OnOurOps)
+            patch.setattr("dwconv.call.call_plan.CallPlan", OnOurOps)
         if way == "our ops":
             patch.setattr("dwconv.call.functional.is_watched_beside_autocast", lambda *_: True)
         yield

@@ -67,7 +67,7 @@ def going(way):
     with pytest.MonkeyPatch.context() as patch:
         dwconv.reset()
         if way != "PyTorch's op":
-            patch.setattr("dwconv.call.call_plan.Plan", OnOurOps)
+            patch.setattr("dwconv.call.call_plan.CallPlan", OnOurOps)
         if way == "our ops":
             patch.setattr("dwconv.call.functional.is_watched_beside_autocast", lambda *_: True)
         yield
@@ -215,9 +215,10 @@ def test_only_requested_passes_run(logs, names):
     assert counted.weight is given["w"]
 
 
-@pytest.mark.parametrize(("pytorch_us", "is_ours"), [(75.0, False), (500.0, True)])
+@pytest.mark.parametrize(("pytorch_us", "is_ours"), [(150.0, False), (500.0, True)])
 def test_with_a_bias_a_kernel_must_win_more(logs, monkeypatch, pytorch_us, is_ours):
-    """A sweep adds it, which PyTorch's op does at once: 50 µs of the kernel are as much as 75 of PyTorch's."""
+    """A sweep adds it, which PyTorch's op does at once. Perhaps that takes half of the 150 µs of PyTorch's dgrad, which
+    was measured: more than the 50 of the kernel alone."""
     layer = LAYERS["2-D stride 2"]
     tune(logs, layer, baseline_us=pytorch_us)
     x, w, bias = tensors_of(layer)

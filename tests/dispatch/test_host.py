@@ -15,10 +15,10 @@ from dwconv.dispatch.advantage import HOST_IN_PYTHON_US, MIXED_TRANSPOSED_US
 from dwconv.dispatch.decision import DispatchDecision
 from dwconv.dispatch.of_problem import as_transposed, decisions
 from dwconv.problems.problem import Problem
-from dwconv.problems.target import CudaTarget, parse_target
-from dwconv.problems.workload import PASSES, Pass, Workload
+from dwconv.problems.target import CudaTarget, cpu_target, parse_target
+from dwconv.problems.workload import LAYOUTS, PASSES, Layout, Pass, Workload
 from dwconv.records.log import TuningLog
-from dwconv.records.record import Measurement
+from dwconv.records.record import TRANSPOSED, Measurement
 from dwconv.schedules.template import templates_for
 from tests.native_needed import as_in_a_new_process
 from tests.planted_records import plant, record_of, workload_of
@@ -106,6 +106,43 @@ def test_a_transposed_layer_with_passes_of_both_kinds_must_win_more_on_a_cpu(log
         assert as_transposed(found, problem, target, bias=False, trains=False).keys() == made.keys()
         alone = as_transposed(found, problem, target, bias=False, trains=False)
         assert {pass_ for pass_, each in alone.items() if each.provider == "dwconv"} == kept
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("stride", [1, 2])
+def test_pytorchs_transposed_convolution_may_be_faster_than_its_dgrad(logs: Path, layout: Layout, stride: int) -> None:
+    """With a stride in channels_last. What was measured of it counts instead, unless other work disturbed that."""
+    workload = workload_of(stride=stride, layout=layout)
+    problem, is_apart = Problem.of(workload), (layout, stride) == ("nhwc", 2)
+
+    def is_ours(baseline_us: float, transposed_us: float | None = None, **measured: float) -> bool:
+        (logs / "log.jsonl").unlink(missing_ok=True)
+        target = cpu_target()
+        for pass_ in PASSES:
+            of = workload.for_pass(pass_)
+            config = next(each for each in templates_for(of, target) if each.layout == layout).space(of, target).default
+            record = record_of(of, config=config, baseline_us=baseline_us if pass_ == "dgrad" else 1e6)
+            if transposed_us and pass_ == "dgrad":
+                taken = Measurement(median_us=transposed_us, spread_us=1.0, rounds=9)
+                record = dataclasses.replace(record, providers={**record.providers, TRANSPOSED: taken})
+                assert record.measurement is not None
+                record = dataclasses.replace(
+                    record, measurement=dataclasses.replace(record.measurement, **measured), confirmed=True
+                )
+            TuningLog(logs / "log.jsonl").append(record)
+        dwconv.reset()
+        found, _ = decisions(problem, torch.device("cpu"))
+        assert found["dgrad"].provider == "dwconv"
+        made = as_transposed(found, problem, target, bias=False)
+        assert {made[pass_].provider for pass_ in ("fprop", "wgrad")} == {"dwconv"}
+        told = made["dgrad"].reason
+        assert (made["dgrad"].provider == "dwconv") is not told.startswith("PyTorch's transposed convolution is faster")
+        return made["dgrad"].provider == "dwconv"
+
+    assert is_ours(110.0) is not is_apart  # 50 µs and 10 for the call
+    assert is_ours(130.0)
+    assert is_ours(110.0, 70.0) and not is_ours(200.0, 55.0)
+    assert is_ours(110.0, 70.0, contention=0.5) is not is_apart
 
 
 def test_where_they_do_kernels_run_on_any_road(logs: Path, road: str) -> None:

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 import torch
 
-from dwconv.measure.providers import around_call, pytorch_calls
+from dwconv.measure.providers import around_call, pytorch_calls, transposed_call
 from dwconv.problems.block import Block
 from dwconv.problems.kernel_inputs import operands
 from dwconv.problems.reference import reference, right_answers
@@ -40,6 +40,30 @@ def test_providers_have_the_name_of_the_library_that_runs():
     of = workload(channels=32)
     names = {name.rpartition("-")[0] for name in pytorch_calls(of, *operands(of, data="normal", seed=0))}
     assert names <= {"onednn", "pytorch"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_other"),
+    [
+        ({"stride": (2, 2)}, True),
+        ({"stride": (3, 2), "dilation": (1, 2), "padding": ((1, 1), (2, 2))}, True),
+        ({"input_size": (1, 40), "kernel": (1, 16), "stride": (1, 8), "padding": ((0, 0), (4, 4))}, True),
+        ({}, False),
+        ({"stride": (2, 2), "padding": ((0, 1), (0, 1))}, False),
+        ({"stride": (2, 2), "multiplier": 2}, False),
+        ({"stride": (2, 2), "layout": "nchw"}, False),
+    ],
+)
+def test_the_transposed_convolution_computes_dgrad_where_it_is_another_op(changes, is_other):
+    of = workload(**{"layout": "nhwc", **changes})
+    assert transposed_call(of, *operands(of, data="integers", seed=0)) is None
+    inputs = operands(of.for_pass("dgrad"), data="integers", seed=0)
+    call = transposed_call(of.for_pass("dgrad"), *inputs)
+    assert (call is not None) is is_other
+    if call:
+        (exact,) = reference(of.for_pass("dgrad"), *inputs)
+        assert torch.equal(call(), exact.float())
+        assert call().is_contiguous(memory_format=torch.channels_last)
 
 
 def test_results_lie_as_the_inputs_do():

@@ -10,7 +10,7 @@ import pytest
 from dwconv import settings
 from dwconv.records.database import Database
 from dwconv.records.log import TuningLog
-from dwconv.records.record import AROUND, Measurement, Status
+from dwconv.records.record import AROUND, TRANSPOSED, Measurement, Status
 from dwconv.schedules.space import Config
 from tests.planted_records import record_of, workload_of
 
@@ -205,10 +205,11 @@ def test_usually_the_users_own_log_comes_before_what_ships(tmp_path, monkeypatch
 
 
 def test_the_fastest_other_provider_is_the_baseline_and_that_of_the_own_layout_the_alternative():
-    taken = {"onednn-nhwc": 30.0, "onednn-nchw": 20.0, "aten-nhwc": 40.0, AROUND: 1.0}
+    taken = {"onednn-nhwc": 30.0, "onednn-nchw": 20.0, "aten-nhwc": 40.0, AROUND: 1.0, TRANSPOSED: 2.0}
     providers = {name: Measurement(median_us=us, spread_us=1, rounds=9) for name, us in taken.items()}
     record = dataclasses.replace(known(config=A, median_us=10), providers=providers)
     assert (record.baseline[0], record.alternative[0], record.speedup) == ("onednn-nchw", "onednn-nhwc", 2.0)
+    assert record.transposed == providers[TRANSPOSED], "it is another op, of other layers"
     alone = dataclasses.replace(record, providers={AROUND: providers[AROUND]})
     assert (alone.baseline, alone.alternative, alone.speedup) == (None, None, None), "it does a part of a block alone"
 
