@@ -18,10 +18,10 @@ from dwconv.kernels.cpu import build_cpu
 from dwconv.measure.build_worker import misfit
 from dwconv.measure.clock.timing import CpuClock
 from dwconv.measure.requests import Check, Measured, MeasureSetup, Prepare, Time, Tried, misfit_of_answer
-from dwconv.measure.timing_worker import Measurer, ready
+from dwconv.measure.timing_worker import Measurer, Prepared, ready
 from dwconv.problems.block import Block
 from dwconv.problems.target import parse_target
-from dwconv.records.record import AtSize, Measurement, Verdict
+from dwconv.records.record import TRANSPOSED, AtSize, Measurement, Verdict
 from dwconv.schedules.template import Candidate, templates_for
 from tests.measure.planted_kernels import TARGET, artifact, candidate, workload
 
@@ -38,6 +38,15 @@ def measurer():
     measurer = measurer_of_planted()
     measurer(Prepare(workload=workload(), finalists=True))
     return measurer
+
+
+@pytest.mark.parametrize(("pass_", "is_other"), [("dgrad", True), ("fprop", False), ("wgrad", False)])
+def test_finalists_of_a_strided_dgrad_are_timed_beside_another_op_of_pytorch(pass_, is_other):
+    of = workload(stride=(2, 2), layout="nhwc").for_pass(pass_)
+    prepared = Prepared(of, target=TARGET, clock=CpuClock(), caches="warm")
+    assert {*prepared.beside} - {*prepared.providers} == ({TRANSPOSED} if is_other else set())
+    if is_other:
+        prepared.beside[TRANSPOSED]()
 
 
 def found(measurer, fault, of=None):
