@@ -203,7 +203,12 @@ class RaceState:
         if time.monotonic() >= self._ends_s:  # without time no gain is known either
             return None
         if self._generals is None:
-            builds = can_build() and isinstance(self._target, CpuTarget) and can_load_libraries()
+            builds = (
+                bool(self._expected_gains)
+                and can_build()
+                and isinstance(self._target, CpuTarget)
+                and can_load_libraries()
+            )
             self._generals = self._generals_to_build() if builds else []
         return self._generals.pop(0) if self._generals else None
 

@@ -178,6 +178,14 @@ def test_kernels_for_every_layer_are_raced_first_and_those_of_one_size_where_the
     assert again.raced == 0
 
 
+def test_without_time_no_kernel_for_every_layer_is_built(for_every_layer, log, monkeypatch):
+    every = Candidate(dataclasses.replace(LARGE, any_size=True, any_channels=True), fake.space(LARGE, None).default)
+    monkeypatch.setattr(race_module.every_layer, "for_layer", lambda workload, target: [every])
+    monkeypatch.setattr(race_module.loaded_packs, "has", lambda workload, config, target: False)
+    result = race({LARGE: 1}, fake.TARGET, log=log, seconds=0.0, known=Database.of([]), workers=None)
+    assert (result.left, result.problem) == ((LARGE,), "")
+
+
 LARGE_KERNEL = dataclasses.replace(LARGE, kernel=(5, 5), padding=((2, 2), (2, 2)))
 
 
