@@ -10,7 +10,7 @@ import contextlib
 import dataclasses
 import logging
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Set
 from typing import TYPE_CHECKING
 
 import torch
@@ -26,6 +26,7 @@ from dwconv.dispatch import legality, locked
 from dwconv.dispatch.advantage import saves_us
 from dwconv.dispatch.any_size import nearest_of_any_size
 from dwconv.dispatch.at_all_sizes import AtAllSizes
+from dwconv.dispatch.decide import on_pytorch
 from dwconv.dispatch.decision import DispatchDecision
 from dwconv.dispatch.kernel_state import KernelState, OfAnySize
 from dwconv.dispatch.knowledge import database
@@ -62,6 +63,8 @@ class CallPlan:
         self._made_at = loaded.state.cleared
         self.arriving = Arriving(problem, device, target=target, tally=self.tally, decide=self._predicted)
         """The kernels of an open plan."""
+        self.unneeded: frozenset[Pass] = frozenset()
+        """Passes that nothing is predicted of, since no call has needed them."""
         self._settle(decisions)
 
     def _settle(self, decisions: dict[Pass, DispatchDecision]) -> None:
@@ -212,12 +215,12 @@ def is_for_one_size(decision: DispatchDecision) -> bool:
     return is_predicted and decision.any_size is None and not (decision.workload and decision.workload.any_size)
 
 
-def plan_for(problem: Problem, device: torch.device) -> CallPlan:
-    """The plan for these sizes on ``device``. The look-up costs a microsecond or two; the first one decides. Raises
-    InvalidSetting."""
+def plan_for(problem: Problem, device: torch.device, *, needs: Set[Pass] | None = None) -> CallPlan:
+    """The plan for these sizes on ``device``. The look-up costs a microsecond or two; the first one decides. ``needs``:
+    the passes that the call needs; None for all. Raises InvalidSetting."""
     key = (problem, device, torch.get_num_threads() if device.type == "cpu" else native.is_out())
     found = _plans.get(key)
-    if found is None:
+    if found is None or (found.unneeded and (needs is None or needs & found.unneeded)):
         began_s = time.monotonic()
         with loaded.lock:
             if len(_plans) >= MOST_PLANS:
@@ -226,7 +229,7 @@ def plan_for(problem: Problem, device: torch.device) -> CallPlan:
                 _at_all_sizes.clear()
                 _met.clear()
             sizeless = dataclasses.replace(problem, input_shape=problem.input_shape[:2]), *key[1:]
-            found = _as_at_other_sizes(problem, sizeless) or _new_plan(problem, device, sizeless=sizeless)
+            found = _as_at_other_sizes(problem, sizeless) or _new_plan(problem, device, sizeless=sizeless, needs=needs)
             _plans[key] = found
             if found.is_open and (layer := layer_of(problem, device)):
                 of_layer.setdefault(layer, []).append(found.arriving)
@@ -279,7 +282,7 @@ def decide_open_plans() -> bool:
     return bool(found)
 
 
-def _new_plan(problem: Problem, device: torch.device, *, sizeless: _Sizeless) -> CallPlan:
+def _new_plan(problem: Problem, device: torch.device, *, sizeless: _Sizeless, needs: Set[Pass] | None) -> CallPlan:
     settings.untuned()  # what these two raise is meant for the user; other errors of deciding stop no training step
     settings.nan()
     lock = locked.current()
@@ -309,7 +312,10 @@ def _new_plan(problem: Problem, device: torch.device, *, sizeless: _Sizeless) ->
             warn(damage)
     if later and target:
         chosen = _at_first_size(chosen, problem, target, device)
+    unneeded = _unneeded(chosen, needs)
+    chosen |= {pass_: on_pytorch(UNNEEDED) for pass_ in unneeded}
     plan = CallPlan(problem, device, decisions=chosen, target=target)
+    plan.unneeded = unneeded
     if later and problem.epilogue == "none" and not problem.block and versions.can_build():
         plan.until_ready()
     if target and not plan.is_open:
@@ -319,6 +325,15 @@ def _new_plan(problem: Problem, device: torch.device, *, sizeless: _Sizeless) ->
         if decided:
             _at_all_sizes.setdefault(sizeless, []).append((decided, plan))
     return plan
+
+
+def _unneeded(made: Mapping[Pass, DispatchDecision], needs: Set[Pass] | None) -> frozenset[Pass]:
+    """Passes of which nothing is known, and which calls do not need, as the first layer of a model no gradient of its
+    input: kernels of the others run without them."""
+    is_known = any(each.provider == "dwconv" for each in made.values())
+    if needs is None or not is_known:
+        return frozenset()
+    return frozenset(pass_ for pass_, each in made.items() if each.is_open and pass_ not in needs)
 
 
 def _at_first_size(
@@ -380,6 +395,7 @@ def forget() -> None:
         loaded.forget()
 
 
+UNNEEDED = "no call has needed it"
 UNTIL_READY = "PyTorch's op runs until its kernel is built in the background"
 _Sizeless = tuple[Problem, torch.device, int]
 """With its batch, and without a size; the device, and PyTorch's threads."""

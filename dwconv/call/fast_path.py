@@ -79,7 +79,7 @@ known_transposed: dict[object, Any] = {}
 def _learn(key: object, given: Arguments, *, trains: bool) -> PlannedPasses:
     """Check a new call, decide what runs it, and record the decision."""
     call = Call.of(given)
-    plan = plan_for(call.problem, call.x.device)
+    plan = plan_for(call.problem, call.x.device, needs=_needed(given, trains=trains))
     bias, x_pitch = given.bias, x_pitch_of(call.x, layout=call.problem.layout)
     dense = (
         (x_pitch > 0 or call.x.is_contiguous(memory_format=plan.memory_format))
@@ -100,6 +100,16 @@ def _learn(key: object, given: Arguments, *, trains: bool) -> PlannedPasses:
     else:
         teach(call, passes, trains=trains)
     return passes
+
+
+def _needed(given: Arguments, *, trains: bool) -> set[Pass]:
+    """The passes that follow from a call."""
+    needed: set[Pass] = {"fprop"}
+    if trains and given.input.requires_grad:
+        needed.add("dgrad")
+    if trains and (given.weight.requires_grad or (given.bias is not None and given.bias.requires_grad)):
+        needed.add("wgrad")
+    return needed
 
 
 _USUAL = (int, tuple, str)

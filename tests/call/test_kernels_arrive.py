@@ -483,6 +483,32 @@ def test_ready_waits_for_all_kernels_of_a_model(maker, monkeypatch):
         dwconv.ready(model, x, timeout_s=-1)
 
 
+@pytest.mark.parametrize("layout", ["nhwc", "nchw"])
+@pytest.mark.parametrize("is_ready", [False, True])
+def test_kernels_that_are_known_run_without_a_pass_that_no_call_needs(
+    maker, nothing_ready, logs, said, layout, is_ready
+):
+    """As the first layer of a model no gradient of its input. One that needs it has it predicted."""
+    workload = workload_of(shape=(2, 8, 9, 7), layout=layout)
+    plant(logs / "log.jsonl", [workload], passes=["fprop", "wgrad"], baseline_us=1e6, template_layout=layout)
+    maker.may.set()
+    x, w = tensors()
+    x = x.detach() if layout == "nhwc" else x.detach().contiguous()
+    for _ in range(1 + is_ready):
+        dwconv.reset()
+        for _ in range(4):
+            dwconv.conv2d(x, w, padding=1).sum().backward()
+            arrive()
+    assert (maker.asked, running()) == ([], {"fprop", "wgrad"})
+    assert not any(plan.is_open for plan in plans()) and said() == []
+    other = x.clone().requires_grad_()
+    with FlopCounterMode(display=False):
+        for _ in range(4):
+            dwconv.conv2d(other, w, padding=1).sum().backward()
+            arrive()
+    assert set(maker.asked) == {"dgrad"} and "dgrad" in running()
+
+
 def test_explain_says_whether_a_kernel_is_there(maker, nothing_ready, logs):
     plant(logs / "log.jsonl", [WORKLOAD], baseline_us=1e6)
     dwconv.reset()
