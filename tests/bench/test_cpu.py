@@ -150,6 +150,14 @@ def test_the_kernel_of_a_pack_is_timed_as_the_pack_has_it_at_the_size_of_the_lay
     )
 
 
+def test_beside_a_transposed_layer_only_pytorchs_transposed_convolution_is_timed():
+    target = cpu_target(threads=1)
+    layer = replace(FPROP, channels=24, input_size=(9, 8), stride=(2, 2), layout="nhwc").for_pass("dgrad")
+    ours = Candidate(layer, templates_for(layer, target)[0].space(layer, target).default)
+    raced = Racer(MeasureSetup(target=target))(Race(candidate=ours, transposed=True, effort=GLANCE))
+    assert raced.times["warm"].measurements.keys() == {"dwconv", "pytorch-nhwc", "pytorch-nchw"} and not raced.refused
+
+
 def test_kernels_of_any_size_have_the_nearest_configuration():
     wide = replace(FPROP, channels=48)
     record = record_of(wide, config=CANDIDATE.config, device=TARGET.device)
