@@ -87,13 +87,11 @@ def command(argv: list[str]) -> int:
             raise InvalidChoice(f"target={target} is no GPU; use cuda:sm_90, for example")
         wanted = list(workloads(kernels=args.kernels, sizes=args.sizes, strides=args.strides, passes=args.passes))
         rows = _known(args.out, target) if args.add else {}
-        try:
-            for workload in wanted:
-                built = args.built if workload.input_size[0] in args.compile else 0
-                rows[workload] = rows_of(workload, target, built=built)
-                say(summary(workload, rows[workload]))
-        finally:
-            every = [row for workload in workloads() for row in rows.get(workload, [])]
+        for workload in wanted:
+            built = args.built if workload.input_size[0] in args.compile else 0
+            rows[workload] = rows_of(workload, target, built=built)
+            say(summary(workload, rows[workload]))
+            every = [row for workload in workloads() for row in rows.get(workload, [])]  # what is there so far
             write_results("partition", target=target, rows=every, folder=args.out, batch=BATCH, drawn=DRAWN)
     return 0
 

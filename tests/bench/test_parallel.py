@@ -107,7 +107,11 @@ def test_ranks_answer(rate, world):
     assert [each["name"] for each in of_data] == ["data parallelism", "all-reduce after backward", "the way chosen"]
     schedules = ["gpipe", "1f1b", "interleaved", "zero-bubble"]
     names = [each["name"] for each in of_pipelines]
-    assert names == schedules if world == 2 else names in (["1f1b, 2 + 1"], ["1f1b, 1 + 2"])
+    if world == 2:
+        assert names == schedules
+    else:  # of two stages, and what plan takes, if that is another pipeline
+        assert names[0] in ("1f1b, 2 + 1", "1f1b, 1 + 2")
+        assert [name for name in names[1:] if not name.startswith("1f1b, ")] == [] and len(set(names)) <= 2
     assert all(each["median_ms"] > 0 and each["predicted_ms"] > 0 for each in rows)
     if rate != "loopback":  # a step sends 45 MB, and nothing is faster than the link
         assert rows[0]["link_gb_s"] < 0.14 and rows[1]["median_ms"] > 300

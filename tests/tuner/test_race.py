@@ -257,9 +257,8 @@ def test_a_second_kernel_for_every_layer_is_built_where_there_is_much_to_win(
 
 
 def test_when_the_time_is_up_the_rest_is_left(comparisons, log, monkeypatch):
-    now = iter(range(0, 1000, 10))
-    monkeypatch.setattr(race_module, "time", SimpleNamespace(monotonic=lambda: float(next(now))))
-    result = run(log, SMALL, LARGE, fake.WORKLOAD, seconds=15.0)
+    monkeypatch.setattr(race_module, "time", SimpleNamespace(monotonic=lambda: 10.0 * len(comparisons.raced)))
+    result = run(log, SMALL, LARGE, fake.WORKLOAD, seconds=5.0)
     assert result.won == (LARGE,)
     assert result.left == (fake.WORKLOAD, SMALL)
     gains = expected_gain.expected_gains_us({SMALL: 1, fake.WORKLOAD: 1}, fake.TARGET, Database.of([]))
