@@ -125,12 +125,17 @@ class AnyAxis(Axis):
         """The ways to cut the axis into tiles of ``width``, each inside the test of whether it fits. ``overlap``:
         whether outputs may be computed twice. ``narrower``: also into tiles of a half and of a quarter of that."""
         widths = [width // part // self.down * self.down for part in ((1, 2, 4) if narrower else (1,))]
-        ways = [self._in_tiles(each, overlap=overlap) for each in dict.fromkeys(widths) if each > (each != width)]
+        widths = [each for each in dict.fromkeys(widths) if each > (each != width)]
+        ways = [self._in_tiles(each, overlap=overlap) for each in widths]
         if not self._fits(width, self.known.covered(self.down), overlap=overlap):
             is_known = all_of(self.outputs == self.known.outputs, self.inputs == self.known.inputs)
             ways.insert(0, (is_known, column_runs(self.known, width)))
+        fits_all = not overlap and self._first_edge(widths[-1]) + sum(self._last_edge(widths[-1])) <= 1
         with contextlib.ExitStack() as otherwise:
             for condition, runs in ways:
+                if fits_all and runs is ways[-1][1]:  # without it TVM divides by the outputs of an axis that has none
+                    yield runs
+                    return
                 otherwise.enter_context(T.If(condition))
                 with T.Then():
                     yield runs

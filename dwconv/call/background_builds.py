@@ -50,6 +50,8 @@ _LOOK_S = 0.25
 """Time goes on, and kernels save: so long until what may be spent is looked at again."""
 _FEW = 3
 """Kernels that one process builds while another starts."""
+_AT_ONCE = 2
+"""Builds that shorten a wait together; of more only some have work for all of it."""
 
 _log = logging.getLogger(__name__)
 Work = Callable[[Maker], None]
@@ -253,7 +255,8 @@ def _may_begin() -> bool:
     if not _tasks or _Threads.busy >= _most_threads():
         return False
     task = _tasks[0]
-    return task.is_free or _Threads.finishing > 0 or spending.of_process.allows(task.takes_s)
+    takes_s = task.takes_s / min(_most_threads(), _AT_ONCE)
+    return task.is_free or _Threads.finishing > 0 or spending.of_process.allows(takes_s)
 
 
 def _run() -> None:
