@@ -152,6 +152,7 @@ def rows_of_layers() -> Iterator[Row]:
     for first, benchmark, ratio in (
         ("channels_last, over PyTorch's better layout", "cpu-nhwc", "ratio"),
         ("contiguous, over PyTorch's contiguous", "cpu-nchw", "ratio_same_layout"),
+        ("dilated, large and decomposed kernels, over PyTorch's better layout", "cpu-dilated-nhwc", "ratio"),
     ):
         rows = _results(benchmark)["rows"]
         wanted = [*map(geometric_mean, _of_passes(rows, ratio)), min(row[ratio] for row in rows)]
