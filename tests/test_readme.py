@@ -280,7 +280,7 @@ def headlines_of_blocks_and_steps() -> Iterator[Row]:
 
 LAYOUTS = {"nhwc": "channels_last", "1d-nhwc": "(B, L, C)", "3d-nhwc": "channels_last_3d", "1d-nchw": "(B, C, L)"}
 """What tables call a layout; the others are contiguous."""
-CPU_RESULTS = re.compile(r"cpu-(?:(\d)d-)?(?:(b?float16)-)?(nhwc|nchw)-.*-(family-.*)-2t")
+CPU_RESULTS = re.compile(r"cpu-(?:(dilated|transposed)-)?(?:(\d)d-)?(?:(b?float16)-)?(nhwc|nchw)-.*-(family-.*)-2t")
 
 
 def test_all_passes_that_lost_are_among_the_losses():
@@ -288,10 +288,10 @@ def test_all_passes_that_lost_are_among_the_losses():
     for path in (ROOT / "bench" / "results").glob("cpu-*.json"):
         named = CPU_RESULTS.fullmatch(path.stem)
         assert named is not None, path
-        dims, dtype, layout, of = named.groups()
+        kind, dims, dtype, layout, of = named.groups()
         layout = LAYOUTS.get(f"{dims}d-{layout}" if dims else layout, "contiguous")
         (device,) = (name for name, end in DEVICES.items() if end == of)
-        words = [f"{dims}-D", layout, dtype] if dims else [dtype, layout]
+        words = [f"{dims}-D", layout, dtype] if dims else [kind, dtype, layout]
         rows = [row for row in json.loads(path.read_text())["rows"] if "epilogue" not in row and "failed" not in row]
         slower = [row["ratio"] for row in rows if row["ratio"] < 1]
         if slower:
