@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import dataclasses
+import os
 import shutil
 from pathlib import Path
 
@@ -91,3 +93,33 @@ def test_of_many_libraries_none_keeps_a_descriptor_open_and_each_is_its_own():
             assert torch.equal(linked(x, w), Kernel.load(artifact)(x, w))
         counts.append(len([*descriptors.iterdir()]))
     assert counts[1:] == counts[:1] * 2
+
+
+def names_of_loaded_libraries() -> list[str]:
+    class Information(ctypes.Structure):
+        _fields_ = (("address", ctypes.c_void_p), ("name", ctypes.c_char_p))
+
+    names = []
+
+    @ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(Information), ctypes.c_size_t, ctypes.c_void_p)
+    def keep(information, size, data):
+        names.append(os.fsdecode(information.contents.name or b""))
+        return 0
+
+    ctypes.CDLL(None).dl_iterate_phdr(keep, None)
+    return names
+
+
+def test_the_name_of_a_library_never_leads_to_another_file(tmp_path):
+    """Other libraries open it, and map it, to print where an error comes from. An empty file there ends the process."""
+    before = [name for name in names_of_loaded_libraries() if name]
+    load_library(shared_library(artifact_of("dgrad")))
+    (tmp_path / "empty").touch()
+    opened = [os.open(tmp_path / "empty", os.O_RDONLY) for _ in range(64)]
+    try:
+        paths = [Path(name) for name in names_of_loaded_libraries() if name]
+        assert len(paths) > len(before)
+        assert not [path for path in paths if path.exists() and path.read_bytes()[:4] != b"\x7fELF"]
+    finally:
+        for descriptor in opened:
+            os.close(descriptor)
