@@ -119,7 +119,8 @@ def command(argv: Sequence[str] | None) -> int:
     for row in rows:
         if "told" in row:
             print(f"\n{row['name']}, batch {row['batch']} of {row['image']}² a rank\n{row['told']}")
-    write_results("communication", target=cpu_target(), rows=rows, folder=arguments.out, left_out=left_out)
+    name = "-".join(["communication", *map(str, arguments.ranks), "ranks"])
+    write_results(name, target=cpu_target(), rows=rows, folder=arguments.out, left_out=left_out)
     return 0
 
 
@@ -181,7 +182,9 @@ def measured(job: Job) -> dict[str, Any]:
             timeout_s=_BESIDE_S + _LONGEST_OF_SECONDS * job.seconds,
         )  # fmt: skip
         lost = contention.others(before, contention.load(own_s=_with_children_s))
-        return {**about, **msgspec.json.decode((folder / "row.json").read_bytes()), "contention": round(lost, 3)}
+        row = {**about, **msgspec.json.decode((folder / "row.json").read_bytes())}
+        # Ranks that share a core take time from one another.
+        return {**row, **({"contention": round(lost, 3)} if job.world <= (os.cpu_count() or 1) else {})}
 
 
 def _with_children_s() -> float:

@@ -35,7 +35,7 @@ from dwconv.parallel.planning.cost_of_layers import layer_costs
 from dwconv.parallel.planning.measured_link import measured_link
 from dwconv.parallel.planning.partition import partition
 from dwconv.parallel.planning.pieces import pieces
-from dwconv.parallel.planning.plan import FREE_LINK, LayerCost, Link, Plan, Stage, sum_us
+from dwconv.parallel.planning.plan import FREE_LINK, SCHEDULES, LayerCost, Link, Plan, Stage, sum_us
 from dwconv.parallel.planning.shape import Shape
 from dwconv.parallel.planning.simulation import simulate
 
@@ -137,7 +137,8 @@ def _measured(job: Job) -> list[dict[str, Any]]:
         CONVENTIONAL: _data_parallel(case, alone, Communication(collective="after-backward")),
         CHOSEN: _data_parallel(case, alone, None, seconds=CHOICE_SHARE * job.seconds),
     }
-    planned = propose(layers, _shape(case, link, "1f1b"), on_whole_share=share).best
+    proposed = [propose(layers, _shape(case, link, schedule), on_whole_share=share).best for schedule in SCHEDULES]
+    planned = min(proposed, key=lambda each: each.step.step_us)
     runners |= {name: _pipeline(case, plan) for name, plan in _plans(case, layers, link, planned.plan).items()}
     pipelines = {name: runner for name, runner in runners.items() if runner.way is None}
     taken_by = next((name for name, runner in pipelines.items() if runner.plan == planned.plan), CHOSEN)
