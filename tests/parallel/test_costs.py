@@ -16,7 +16,7 @@ from tests.parallel.small_models import SmallResNet
 FEW_S = 0.05
 
 
-US = {"forward": 10.0, "dgrad": 20.0, "backward": 50.0}
+US = {"forward": 10.0, "dgrad": 20.0, "backward": 50.0, "split": 57.0}
 
 
 def _made_up(*, step_takes: float = 1.0, contention: float = 0.0):
@@ -27,7 +27,8 @@ def _made_up(*, step_takes: float = 1.0, contention: float = 0.0):
         for call in calls.values():
             call()
         us = {name: US[name.partition(" ")[0]] for name in calls if not name.startswith("whole")}
-        backward = {name.partition(" ")[2]: each for name, each in us.items() if not name.startswith("forward")}
+        whole = {name: each for name, each in us.items() if not name.startswith("split")}
+        backward = {name.partition(" ")[2]: each for name, each in whole.items() if not name.startswith("forward")}
         forward_us = sum(each for name, each in us.items() if name.startswith("forward"))
         us["whole forward"] = step_takes * forward_us
         us["whole step"] = step_takes * (forward_us + sum(backward.values()))
@@ -93,12 +94,37 @@ def test_measured_for_real_and_the_model_is_as_before():
 
 @pytest.mark.parametrize("step_takes", [1.0, 1.5])
 def test_wgrad_is_what_both_take_longer_and_what_a_step_takes_longer_is_shared_out(monkeypatch, step_takes):
-    """The data needs no gradient."""
+    """The data needs no gradient. What two passes apart take longer than one is known where both are needed."""
     monkeypatch.setattr(cost_of_layers, "time_in_turns", _made_up(step_takes=step_takes))
     conv, relu, _, linear = layer_costs(_plain(), torch.randn(2, 3, 6, 6))
-    for found, us in ((conv, (10, 0, 50)), (relu, (10, 20, 0)), (linear, (10, 20, 30))):
+    for found, us in ((conv, (10, 0, 50, 0)), (relu, (10, 20, 0, 0)), (linear, (10, 20, 30, 7))):
         expected = [step_takes * each for each in us]
-        assert [found.forward_us, found.dgrad_us, found.wgrad_us] == pytest.approx(expected)
+        assert [found.forward_us, found.dgrad_us, found.wgrad_us, found.split_us] == pytest.approx(expected)
+
+
+def test_passes_apart_give_the_gradients_of_one_pass(monkeypatch):
+    """Those of norms, too, whose backward pass then runs twice; and a tensor that two pieces share stays whole."""
+    model, images, found = SmallResNet(), torch.randn(2, 3, 16, 16), {}
+    cut = pieces(model, images)
+
+    def timed(calls, *, clock, effort):
+        torch.manual_seed(0)
+        for name in calls:
+            kind, _, piece = name.partition(" ")
+            if kind in ("backward", "split") and f"split {piece}" in calls:
+                cut.zero_grad()
+                calls[name]()
+                module = cut.get_submodule(piece)
+                found[name] = [each.grad.clone() for each in module.parameters()]
+        return _made_up()(calls, clock=clock, effort=effort)
+
+    monkeypatch.setattr(cost_of_layers, "time_in_turns", timed)
+    monkeypatch.setattr(torch, "randn_like", torch.ones_like)
+    layer_costs(cut, images)
+    splits = [name.partition(" ")[2] for name in found if name.startswith("split")]
+    assert len(splits) > 2
+    for piece in splits:
+        torch.testing.assert_close(found[f"split {piece}"], found[f"backward {piece}"])
 
 
 def test_gradients_are_added_to_what_is_there_as_in_a_step(monkeypatch):

@@ -102,6 +102,16 @@ def test_the_bubble_of_interleaved_shrinks_with_the_stages_of_a_rank(stages_per_
     assert step.bubble == pytest.approx(3 / (8 * stages_per_rank + 3))
 
 
+def test_what_passes_apart_cost_counts_where_a_schedule_splits_them():
+    """By hand: the first stage, which has no gradient to send, splits nothing."""
+    first, second = layer(split_us=1000.0), layer(split_us=30.0)
+    for schedule, more_us in (("gpipe", 0), ("1f1b", 0), ("zero-bubble", 4 * 30)):
+        steps = [simulate(plan(layers, schedule=schedule)) for layers in ([layer()] * 2, [first, second])]
+        wgrads = [[event for event in step.events if event.what == "wgrad"] for step in steps]
+        before_us, now_us = (sum(event.end_us - event.start_us for event in events) for events in wgrads)
+        assert now_us - before_us == pytest.approx(more_us), schedule
+
+
 def test_communication_beside_computing_costs_only_the_fill():
     """Two stages: activations cross once before the second can begin, gradients once before the first can end."""
     link = Link(gb_s=1.0, latency_us=10.0)

@@ -4,8 +4,6 @@ At its edges tensors go to another rank: dense in the order that both sides expe
 tensor, so strides that differ between the two sides would give wrong numbers without an error. A channels_last map is
 sent as the NHWC tensor that it is in memory: no side copies it. Neither edge gives a view, since the first layer of a
 stage may work in place.
-
-A backward pass is split into dgrad and wgrad by torch.distributed.pipelining.
 """
 
 from __future__ import annotations
@@ -18,11 +16,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.autograd import Function
-from torch.distributed.pipelining._backward import stage_backward_input, stage_backward_weight
 
 from dwconv.errors import DwconvError, StageFailed, described_error
 from dwconv.parallel.pipeline.spans import Step, Work
 from dwconv.parallel.pipeline.stage_gradients import StageGradients
+from dwconv.parallel.planning import split_backward
+from dwconv.parallel.planning.split_backward import not_a_view
 
 
 class RunningStage:
@@ -38,7 +37,7 @@ class RunningStage:
         self.is_first, self.is_last = index == 0, index + 1 == count
         self._count, self._step = count, step
         self._kept: dict[int, _Kept] = {}
-        self._split: dict[int, list[dict[str, Any]]] = {}
+        self._split: dict[int, split_backward.ToDo] = {}
         """Of microbatches whose dgrad was computed, for wgrad."""
 
     def clear(self) -> None:
@@ -72,10 +71,8 @@ class RunningStage:
             self._kept[microbatch] = _Kept(x=kept.x, output=kept.output, gradient=gradient)
             return None
         kept = self._kept.pop(microbatch)
-        gradients = None if gradient is None else [gradient]
         with self._noted("dgrad", microbatch):
-            _, groups = stage_backward_input([kept.output], gradients, [kept.x], self.module.parameters())
-        self._split[microbatch] = groups
+            self._split[microbatch] = split_backward.dgrad(kept.output, gradient, kept.x, self.module.parameters())
         return self._of_what_was_received(kept)
 
     def wgrad(self, microbatch: int, *, is_last: bool) -> None:
@@ -86,11 +83,11 @@ class RunningStage:
         groups = self._split.pop(microbatch)
         with self._sends_gradients(is_last), self._noted("wgrad", microbatch):
             if not is_last:
-                stage_backward_weight(self.module.parameters(), groups)
+                split_backward.wgrad(self.module.parameters(), groups)
                 return
             for group in groups:  # one by one, so that buckets are sent as they fill
                 nodes = list(group["params"])
-                stage_backward_weight(self.module.parameters(), [group])
+                split_backward.wgrad(self.module.parameters(), [group])
                 for node in nodes:
                     self.gradients.arrived(node.variable)
 
@@ -180,7 +177,7 @@ class _Received(Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, channels_last: bool) -> Tensor:
         ctx.channels_last = channels_last
-        return _not_a_view(x.permute(_TO_NCHW) if channels_last else x)
+        return not_a_view(x.permute(_TO_NCHW) if channels_last else x)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
@@ -191,7 +188,7 @@ class _Sent(Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, channels_last: bool) -> Tensor:
         ctx.channels_last = channels_last
-        return _not_a_view(_dense(x, channels_last=channels_last))
+        return not_a_view(_dense(x, channels_last=channels_last))
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
@@ -200,9 +197,3 @@ class _Sent(Function):
 
 def _dense(tensor: Tensor, *, channels_last: bool) -> Tensor:
     return (tensor.permute(_TO_NHWC) if channels_last else tensor).contiguous()
-
-
-def _not_a_view(tensor: Tensor) -> Tensor:
-    """A tensor on the same memory that autograd does not take for a view of another."""
-    alias = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
-    return alias.set_(tensor.untyped_storage(), tensor.storage_offset(), tensor.size(), tensor.stride())

@@ -1,9 +1,9 @@
 """Measure what each piece of a model costs, for one microbatch: time of each pass, and bytes.
 
 A piece of several operations has one backward pass, in which the gradients of its parameters need those of its inner
-tensors. So two passes are timed: dgrad alone, and both together. The difference is wgrad, as in a schedule with
-separate passes. It adds to the gradients that are there, as that of each microbatch but the first, which takes its time
-where parameters are large and microbatches small.
+tensors. So three passes are timed: dgrad alone, both together, and wgrad after dgrad, as in a schedule with separate
+passes. Both together less dgrad is wgrad. It adds to the gradients that are there, as that of each microbatch but the
+first, which takes its time where parameters are large and microbatches small.
 
 A piece that is timed alone finds its data in the cache; in a step it does not. So the whole step is timed in turns with
 the pieces, and its excess over their sum is divided among them.
@@ -16,13 +16,16 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.autograd import Function
 
 from dwconv.discovery.unchanged import unchanged
 from dwconv.errors import DwconvWarning
 from dwconv.measure.clock.timing import CpuClock, Effort, time_in_turns
+from dwconv.parallel.planning import split_backward
 from dwconv.parallel.planning.fx_graph import runs
 from dwconv.parallel.planning.plan import LayerCost
 from dwconv.records.record import CONTENDED, Measurement
@@ -50,6 +53,7 @@ def layer_costs(cut: nn.Sequential, microbatch: Tensor, *, seconds: float = 5.0)
     us = {name: each.median_us for name, each in measured.items()}
     dgrad_us = {each.name: us.get(f"dgrad {each.name}", 0.0) for each in ran}
     backward_us = {name: max(alone, us.get(f"backward {name}", 0.0)) for name, alone in dgrad_us.items()}
+    split_us = {name: max(0.0, us.get(f"split {name}", 0.0) - both) for name, both in backward_us.items()}
     forward_factor = _factor(us[_WHOLE_FORWARD], sum(us[f"forward {each.name}"] for each in ran))
     whole_backward_us = us.get(_WHOLE_STEP, us[_WHOLE_FORWARD]) - us[_WHOLE_FORWARD]
     backward_factor = _factor(whole_backward_us, sum(backward_us.values()))
@@ -62,6 +66,7 @@ def layer_costs(cut: nn.Sequential, microbatch: Tensor, *, seconds: float = 5.0)
             output_bytes=each.output.nbytes,
             saved_bytes=each.saved_bytes,
             parameter_bytes=sum(parameter.nbytes for parameter in each.parameters),
+            split_us=backward_factor * split_us[each.name],
         )
         for each in ran
     )
@@ -75,7 +80,7 @@ class _Ran:
     module: nn.Module
     entry: Tensor
     output: Tensor
-    parameters: tuple[Tensor, ...]
+    parameters: tuple[nn.Parameter, ...]
     """Those that are trained."""
     saved_bytes: int
 
@@ -142,6 +147,8 @@ def _passes(ran: Iterable[_Ran]) -> dict[str, Callable[[], object]]:
                 calls[f"dgrad {each.name}"] = _dgrad(each)
             if each.parameters:
                 calls[f"backward {each.name}"] = _backward(each, inputs)
+            if inputs and each.parameters:
+                calls[f"split {each.name}"] = _split(each)
     return calls
 
 
@@ -172,6 +179,31 @@ def _backward(ran: _Ran, inputs: tuple[Tensor, ...]) -> Callable[[], object]:
         torch.autograd.backward(ran.output, gradient, retain_graph=True, inputs=wanted)
 
     return both
+
+
+def _split(ran: _Ran) -> Callable[[], object]:
+    """dgrad, then wgrad."""
+    gradient = torch.randn_like(ran.output)
+
+    def one_after_the_other() -> None:
+        ran.entry.grad = None
+        output = _Alias.apply(ran.output)  # type: ignore[no-untyped-call]
+        to_do = split_backward.dgrad(output, gradient, ran.entry, ran.parameters)
+        split_backward.wgrad(ran.parameters, to_do, retain_graph=True)
+
+    return one_after_the_other
+
+
+class _Alias(Function):
+    """An output that may lose its graph."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return split_backward.not_a_view(x)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        return grad
 
 
 def _finished(call: Callable[[], object], device: torch.device) -> Callable[[], object]:

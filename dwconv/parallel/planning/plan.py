@@ -45,6 +45,8 @@ class LayerCost:
     saved_bytes: int
     """Kept from the forward pass of one microbatch for its backward pass."""
     parameter_bytes: int
+    split_us: float = 0.0
+    """What dgrad and, later, wgrad take beyond both in one pass."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -224,6 +226,8 @@ class StageCost:
     kept_bytes: int
     """From the forward pass to the backward pass: what it received, and what its layers save."""
     parameter_bytes: int
+    split_us: float
+    """Of a wgrad apart from its dgrad, beyond ``wgrad_us``. The first stage has no dgrad to send: it splits nothing."""
 
 
 def stage_cost(layers: Sequence[LayerCost], *, first: int, last: int) -> StageCost:
@@ -238,6 +242,7 @@ def stage_cost(layers: Sequence[LayerCost], *, first: int, last: int) -> StageCo
         output_bytes=own[-1].output_bytes,
         kept_bytes=input_bytes + sum(layer.saved_bytes for layer in own),
         parameter_bytes=sum(layer.parameter_bytes for layer in own),
+        split_us=sum(layer.split_us for layer in own) if first else 0.0,
     )
 
 

@@ -217,14 +217,15 @@ class SimulatedRanks:
             for number, size_bytes in reversed([*enumerate(bucket_sizes(own))]):
                 if action.what == "backward":
                     yield "dgrad", own[number].dgrad_us, number, 0
-                yield "wgrad", own[number].wgrad_us, number, size_bytes
+                split_us = own[number].split_us if action.what == "wgrad" and stage.first else 0.0
+                yield "wgrad", own[number].wgrad_us + split_us, number, size_bytes
             return
         if action.what == "forward":
             yield "forward", cost.forward_us, 0, 0
         if action.what in ("backward", "dgrad"):
             yield "dgrad", cost.dgrad_us, 0, 0
         if action.what in ("backward", "wgrad"):
-            yield "wgrad", cost.wgrad_us, 0, 0
+            yield "wgrad", cost.wgrad_us + (cost.split_us if action.what == "wgrad" else 0.0), 0, 0
 
     # -- communication -------------------------------------------------------------------------------------------------
 
