@@ -184,6 +184,18 @@ def test_large_parameters_over_a_slow_link_want_a_pipeline():
     assert [each.plan.stages_per_rank for each in interleaved.candidates] == [2, 2, 1] and not interleaved.left_out
 
 
+@pytest.mark.parametrize(("share_us", "stages"), [(1050, 1), (1090, 1), (1120, 2), (1500, 2)])
+def test_a_pipeline_is_taken_only_if_it_is_faster_for_sure(share_us, stages):
+    """Two stages take 1,000 µs, simulated. A real step may be some percent off."""
+    shape_ = shape(2, microbatches=8, schedule="gpipe")
+    layers = [layer(forward_us=1000 / 9 / 2, dgrad_us=1000 / 9 / 2, wgrad_us=0.0)] * 2
+    share = [layer(forward_us=share_us / 2, dgrad_us=0.0, wgrad_us=0.0)] * 2
+    proposal = propose(layers, shape_, on_whole_share=share)
+    assert proposal.pipeline.step.step_us == pytest.approx(1000)
+    assert len(proposal.best.plan.stages) == len(proposal.best_of(None).plan.stages) == stages
+    assert ("too close to be sure" in recommendation(proposal)) == (stages == 1)
+
+
 def test_of_plans_as_fast_data_parallelism_is_recommended():
     proposal = propose([layer(forward_us=0.0, dgrad_us=0.0, wgrad_us=0.0)] * 4, shape(2))
     assert proposal.best.step.step_us == proposal.candidates[-1].step.step_us

@@ -161,7 +161,7 @@ def test_below_the_break_even_a_pipeline_pays(timed, capsys):
     assert all((row.times > 1) == (row.gbit_s < found.gbit_s) for row in found.rows)
     for gbit_s, pays in ((found.gbit_s / 1.1, True), (found.gbit_s * 1.1, False)):
         link = Link(gb_s=gbit_s / 8, latency_us=10.0)
-        assert (propose(layers, dataclasses.replace(shape, link=link)).best.is_data_parallel) != pays
+        assert propose(layers, dataclasses.replace(shape, link=link)).candidates[0].is_data_parallel != pays
     last = break_even.report(found).splitlines()[-1]
     assert last == f"break-even: {found.gbit_s:.2g} Gbit/s; a pipeline pays over slower links"
     assert _run(*MODEL, "--world", 2, "--link-gb-s", 1, "--stages", 2, "--break-even") == 0
