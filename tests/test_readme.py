@@ -449,7 +449,7 @@ def rows_of_steps_op_by_op() -> Iterator[Row]:
 
 def rows_of_sending_gradients() -> Iterator[Row]:
     bfloat16 = {"collective": "all-reduce", "bucket_mb": None, "compressed": True, "powersgd_rank": None}
-    for results in sorted((ROOT / "bench/results").glob("communication-*-ranks-*.json")):
+    for results in sorted((ROOT / "bench/results").glob("communication-*-ranks-amd-epyc-family-26-*.json")):
         for row in json.loads(results.read_text())["rows"]:
             (compressed,) = (each for each in row["rows"] if each["communication"] == bfloat16)
             exposed = [row["control_exposed_ms"], row["default_exposed_ms"], compressed["exposed_us"] / 1e3]
