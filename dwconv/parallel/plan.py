@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -21,6 +22,7 @@ from dwconv.parallel.planning.measured_link import measured_link
 from dwconv.parallel.planning.pieces import pieces
 from dwconv.parallel.planning.plan import SCHEDULES, LayerCost, Link, write_plan
 from dwconv.parallel.planning.shape import MICROBATCHES_A_RANK, Shape
+from dwconv.parallel.planning.split_backward import can_split
 from dwconv.parallel.planning.timeline import write_timeline
 from dwconv.system.threads import on_threads
 
@@ -42,8 +44,11 @@ def _plan(argv: list[str] | None) -> int:
     if not settings.is_first_rank():
         return 0  # the first plans for all
     batch, shape = _batch_and_shape(arguments)
+    device = _device(arguments)
+    model = load_model(arguments.model).train()
+    shape = replace(shape, splits=can_split(model))
     with on_threads(arguments.threads or torch.get_num_threads()):
-        costs, on_whole_share = _measured(arguments, batch, shape)
+        costs, on_whole_share = _measured(model, arguments, batch=batch, shape=shape, device=device)
     proposal = propose(costs, shape, on_whole_share=on_whole_share)
     print(report(proposal))
     if arguments.break_even:
@@ -92,15 +97,19 @@ def _batch_and_shape(arguments: argparse.Namespace) -> tuple[tuple[int, ...], Sh
     return batch, shape
 
 
-def _measured(
-    arguments: argparse.Namespace, batch: tuple[int, ...], shape: Shape
-) -> tuple[tuple[LayerCost, ...], tuple[LayerCost, ...] | None]:
-    """The costs of the layers, for a microbatch, and for a rank's share in plain data parallelism."""
+def _device(arguments: argparse.Namespace) -> torch.device:
+    """Where layers are timed. Raises NoDevice."""
     if arguments.device == "cuda" and not torch.cuda.is_available():
         raise NoDevice("device=cuda: PyTorch finds no GPU here; use --device cpu, or run it where there is one")
-    device = torch.device("cuda" if torch.cuda.is_available() and arguments.device != "cpu" else "cpu")
+    return torch.device("cuda" if torch.cuda.is_available() and arguments.device != "cpu" else "cpu")
+
+
+def _measured(
+    model: nn.Module, arguments: argparse.Namespace, *, batch: tuple[int, ...], shape: Shape, device: torch.device
+) -> tuple[tuple[LayerCost, ...], tuple[LayerCost, ...] | None]:
+    """The costs of the layers, for a microbatch, and for a rank's share in plain data parallelism."""
     form = torch.channels_last if arguments.channels_last else torch.preserve_format
-    model = load_model(arguments.model).train().to(device=device, memory_format=form)  # type: ignore[call-overload]
+    model = model.to(device=device, memory_format=form)  # type: ignore[call-overload]
 
     def made_up(count: int) -> Tensor:
         return torch.randn((count, *batch[1:]), device=device).to(memory_format=form)
@@ -197,8 +206,9 @@ def add_pipeline(parser: argparse.ArgumentParser) -> None:
     """The form of a plan."""
     parser.add_argument("--stages", type=whole, metavar="N", help="of the pipeline")
     parser.add_argument(
-        "--schedule", default="1f1b", metavar="|".join(SCHEDULES), help="order of the passes, default 1f1b"
-    )
+        "--schedule", metavar="|".join(SCHEDULES),
+        help="order of the passes, default the one with the shortest simulated step",
+    )  # fmt: skip
     parser.add_argument(
         "--microbatches", type=whole, metavar="M",
         help=f"that the whole batch is cut into, default {MICROBATCHES_A_RANK} for each rank",

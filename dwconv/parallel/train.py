@@ -147,7 +147,7 @@ def _plan(model: nn.Module, batch: Tensor, arguments: argparse.Namespace) -> Pla
     link = measured_link(device=batch.device) if dist.get_world_size() > 1 else LINK
     found = plan_for_ranks(
         model, batch, schedule=arguments.schedule, stages=arguments.stages, replicas=arguments.replicas,
-        microbatches=arguments.microbatches, link=link,
+        microbatches=arguments.microbatches, link=link, sync_bn=arguments.sync_bn,
     )  # fmt: skip
     if kept is not None:
         agreed(lambda: write_plan(found, kept))

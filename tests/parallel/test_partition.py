@@ -24,7 +24,7 @@ SLOW = Link(gb_s=0.1, latency_us=10.0)
 
 
 def shape(world: int, link: Link = FREE_LINK, **change) -> Shape:
-    return Shape(**{"world": world, "link": link, "microbatches": 8, **change})
+    return Shape(**{"world": world, "link": link, "microbatches": 8, "schedule": "1f1b", **change})
 
 
 layers_of_all_kinds = st.builds(
@@ -167,7 +167,7 @@ def test_small_parameters_are_best_left_to_data_parallelism():
     proposal = propose([layer(output_bytes=10**6)] * 4, shape(4, SLOW))
     assert proposal.best is proposal.data_parallel
     assert {each.name for each in proposal.candidates} == {
-        "data parallelism", "4 stages", "3 stages on 1 + 2 + 1 ranks", "2 stages × 2 replicas"
+        "data parallelism", "4 stages, 1f1b", "3 stages on 1 + 2 + 1 ranks, 1f1b", "2 stages × 2 replicas, 1f1b"
     }  # fmt: skip
     assert recommendation(proposal).startswith("recommended: plain data parallelism; the best pipeline, ")
     assert recommendation(proposal).endswith(" times as long")
@@ -177,10 +177,10 @@ def test_small_parameters_are_best_left_to_data_parallelism():
 
 def test_large_parameters_over_a_slow_link_want_a_pipeline():
     proposal = propose([layer(parameter_bytes=10**7, output_bytes=100)] * 4, shape(4, SLOW))
-    assert proposal.best.name == "4 stages" and proposal.best is proposal.pipeline
+    assert proposal.best.name == "4 stages, 1f1b" and proposal.best is proposal.pipeline
     assert proposal.data_parallel.step.step_us > 2 * proposal.best.step.step_us
     interleaved = propose([layer(parameter_bytes=10**7)] * 8, shape(4, SLOW, schedule="interleaved"))
-    assert interleaved.best.name == "8 stages (2 a rank)" and len(interleaved.best.step.memory_bytes) == 4
+    assert interleaved.best.name == "8 stages (2 a rank), interleaved" and len(interleaved.best.step.memory_bytes) == 4
     assert [each.plan.stages_per_rank for each in interleaved.candidates] == [2, 2, 1] and not interleaved.left_out
 
 
@@ -194,6 +194,72 @@ def test_a_pipeline_is_taken_only_if_it_is_faster_for_sure(share_us, stages):
     assert proposal.pipeline.step.step_us == pytest.approx(1000)
     assert len(proposal.best.plan.stages) == len(proposal.best_of(None).plan.stages) == stages
     assert ("too close to be sure" in recommendation(proposal)) == (stages == 1)
+
+
+SCHEDULES_OF_2 = {"gpipe": 2, "1f1b": 2, "zero-bubble": 2, "interleaved": 4}
+
+
+@pytest.mark.parametrize("link", [FREE_LINK, LINK, SLOW])
+def test_of_all_schedules_that_of_the_shortest_step_is_taken(link):
+    """Unless one is named."""
+    layers = [layer(forward_us=50.0 * number, parameter_bytes=10**7, output_bytes=30_000) for number in (3, 1, 4, 2)]
+    steps_us = {
+        schedule: simulate(partition(layers, shape(2, link, schedule=schedule), stages=stages)).step_us
+        for schedule, stages in SCHEDULES_OF_2.items()
+    }
+    proposal = propose(layers, shape(2, link, schedule=None))
+    assert proposal.pipeline.step.step_us == min(steps_us.values()) < steps_us["1f1b"]
+    assert steps_us[proposal.pipeline.plan.schedule] == min(steps_us.values())
+    assert {each.plan.schedule for each in proposal.candidates if each is not proposal.data_parallel} == {*steps_us}
+    for schedule in SCHEDULES_OF_2:
+        named = propose(layers, shape(2, link, schedule=schedule))
+        assert {each.plan.schedule for each in named.candidates if len(each.plan.stages) > 1} == {schedule}
+
+
+def test_what_a_schedule_keeps_in_memory_counts():
+    """``zero-bubble`` keeps what its later wgrad needs."""
+    layers = [layer(saved_bytes=10_000, parameter_bytes=0, output_bytes=100)] * 3
+    needed = {
+        schedule: max(simulate(partition(layers, shape(3, schedule=schedule), stages=3)).memory_bytes)
+        for schedule in ("1f1b", "zero-bubble")
+    }
+    assert needed["1f1b"] < needed["zero-bubble"]
+    for limit, expected in ((needed["zero-bubble"], "zero-bubble"), (needed["zero-bubble"] - 1, "1f1b")):
+        found = propose(layers, shape(3, schedule=None, stages=3, memory_bytes=limit))
+        assert found.best.plan.schedule == expected and max(found.best.step.memory_bytes) <= limit
+
+
+@pytest.mark.parametrize(("split_us", "is_taken"), [(0.0, True), (10.0, True), (300.0, False)])
+def test_what_splitting_costs_counts(split_us, is_taken):
+    """Unless ``zero-bubble`` is named."""
+    layers = [layer(parameter_bytes=10**7, split_us=split_us)] * 4
+    found = propose(layers, shape(4, SLOW, schedule=None, stages=4))
+    assert (found.pipeline.plan.schedule == "zero-bubble") == is_taken
+    assert propose(layers, shape(4, SLOW, schedule="zero-bubble")).pipeline.plan.schedule == "zero-bubble"
+
+
+def test_where_backward_passes_cannot_be_split_zero_bubble_is_left_out():
+    layers = [layer(parameter_bytes=10**7)] * 4
+    free, bound = (propose(layers, shape(4, SLOW, schedule=None, splits=splits)) for splits in (True, False))
+    assert free.best.plan.schedule == "zero-bubble"
+    assert {each.plan.schedule for each in bound.candidates} == {"1f1b", "gpipe", "interleaved"}
+
+
+def test_with_sync_bn_microbatches_share_out_evenly():
+    """Of 8, the stage with three replicas would be best, but for that."""
+    layers = [layer(), layer(forward_us=700.0, parameter_bytes=0)]
+    found, evenly = (partition(layers, shape(4, LINK, evenly=each), stages=2).counts for each in (False, True))
+    assert found == (1, 3) and evenly == (2, 2)
+    with pytest.raises(NoPlan, match="world=3 ranks do not share out over 2 stages with 7 microbatches"):
+        propose(layers, shape(3, LINK, evenly=True, stages=2, microbatches=7))
+
+
+def test_a_report_shows_the_best_schedule_of_each_number_of_stages():
+    proposal = propose([layer(parameter_bytes=10**7)] * 8, shape(4, SLOW, schedule=None))
+    shown = [line.partition("  ")[0] for line in report(proposal).splitlines()[2:]]
+    shown = shown[: shown.index("")]
+    best = [proposal.best_of(stages).name for stages in (1, 2, 3, 4, 8)]
+    assert sorted(shown) == sorted(best) and shown[0] == proposal.best.name
 
 
 def test_of_plans_as_fast_data_parallelism_is_recommended():
@@ -258,5 +324,5 @@ def test_a_plan_fits_into_just_the_memory_that_it_needs(schedule, heaviest):
 
 def test_a_pipeline_that_pytorch_would_refuse_is_left_out():
     proposal = propose([layer()] * 4, shape(4, microbatches=2), on_whole_share=[layer()] * 4)
-    assert "4 stages" not in [each.name for each in proposal.candidates]
-    assert proposal.left_out[-1].startswith("4 stages: 1f1b needs at least as many microbatches as stages")
+    assert "4 stages, 1f1b" not in [each.name for each in proposal.candidates]
+    assert proposal.left_out[-1].startswith("4 stages, 1f1b: 1f1b needs at least as many microbatches as stages")

@@ -18,7 +18,7 @@ from dwconv.parallel import __main__ as parallel
 from dwconv.parallel import plan as plan_command
 from dwconv.parallel.planning import break_even
 from dwconv.parallel.planning.compare import propose
-from dwconv.parallel.planning.plan import Link, read_plan, write_plan
+from dwconv.parallel.planning.plan import SCHEDULES, Link, read_plan, write_plan
 from dwconv.parallel.planning.shape import Shape
 from dwconv.parallel.planning.simulation import simulate
 from dwconv.parallel.planning.timeline import trace
@@ -52,14 +52,14 @@ def timed(monkeypatch):
 
 
 def test_a_plan_against_data_parallelism(timed, capsys):
-    assert _run(*MODEL, *RANKS, "--microbatches", 16) == 0
+    assert _run(*MODEL, *RANKS, "--microbatches", 16, "--schedule", "1f1b") == 0
     printed = capsys.readouterr().out
     assert timed == [(1, 3, 12, 12), (4, 3, 12, 12)]  # a microbatch, and what a rank has of the batch
-    assert "4 ranks, a link of 1 GB/s and 10 µs, 9 layers, 16 microbatches, 1f1b" in printed
+    assert "4 ranks, a link of 1 GB/s and 10 µs, 9 layers, 16 microbatches\n" in printed
     rows = {line.strip().partition("  ")[0]: line for line in printed.splitlines()}
     assert re.search(r"1\.00 +0% ", rows["data parallelism"])
-    assert {"4 stages", "2 stages on 1 + 3 ranks"} <= set(rows)
-    assert re.search(r"recommended: 4 stages, [\d.]+ times as fast as plain data parallelism", printed)
+    assert {"4 stages, 1f1b", "2 stages on 1 + 3 ranks, 1f1b"} <= set(rows)
+    assert re.search(r"recommended: 4 stages, 1f1b, [\d.]+ times as fast as plain data parallelism", printed)
     assert re.search(r"^ +0 +0 .* conv1\b", printed, re.MULTILINE)  # a stage, its rank, its layers
 
 
@@ -71,16 +71,17 @@ def test_the_plan_and_its_timeline_are_written(timed, tmp_path, capsys):
     assert (len(plan.stages), plan.world, plan.schedule, plan.microbatches) == (2, 4, "gpipe", 8)
     assert [each.name for each in plan.layers[:3]] == ["conv1", "bn1", "layer1_0"]
     printed = capsys.readouterr().out
-    assert f"plan: 2 stages on 1 + 3 ranks: {path}" in printed and f"timeline: {tmp_path / 'step.json'}" in printed
+    assert f"plan: 2 stages on 1 + 3 ranks, gpipe: {path}" in printed
+    assert f"timeline: {tmp_path / 'step.json'}" in printed
     events = json.loads((tmp_path / "step.json").read_text())["traceEvents"]
     assert {each["pid"] for each in events} == {0, 1, 2, 3}
 
 
 def test_too_little_memory_for_data_parallelism_is_said(timed, capsys):
-    assert _run(*MODEL, *RANKS, "--memory-gb", 0.1) == 0
+    assert _run(*MODEL, *RANKS, "--memory-gb", 0.1, "--schedule", "1f1b") == 0
     printed = capsys.readouterr().out
     assert "left out: data parallelism: needs 0.27 GB a rank, and 0.1 GB are there" in printed
-    assert "recommended: 4 stages, plain data parallelism does not fit" in printed
+    assert "recommended: 4 stages, 1f1b, plain data parallelism does not fit" in printed
 
 
 def test_measured_for_real(capsys):
@@ -89,6 +90,27 @@ def test_measured_for_real(capsys):
     out, err = capsys.readouterr()
     assert "note: timing 9 layers on 4×3×12×12, on cpu, for " in err
     assert "recommended: " in out and "2 stages" in out
+
+
+@pytest.mark.parametrize(("version", "splits"), [("2.12.1", False), ("2.13.0", True)])
+def test_no_schedule_is_taken_that_this_pytorch_refuses(timed, monkeypatch, capsys, version, splits):
+    """Of all schedules, where none is named."""
+    monkeypatch.setattr(torch, "__version__", torch.torch_version.TorchVersion(version))
+    asked = ("--model", "tests.parallel.test_pipeline:converted_mobile_net", "--input", "16,3,12,12", "--stages", 2)
+    assert _run(*asked, *RANKS) == 0
+    (recommended,) = (line for line in capsys.readouterr().out.splitlines() if line.startswith("recommended: "))
+    assert ("zero-bubble" in recommended) == splits and "2 stages" in recommended
+
+
+def test_the_schedule_is_that_of_the_shortest_step(timed, tmp_path):
+    assert _run(*MODEL, *RANKS, "--stages", 4, "--json", tmp_path / "any.json") == 0
+    plans = [read_plan(tmp_path / "any.json")]
+    for schedule in SCHEDULES:
+        assert _run(*MODEL, *RANKS, "--stages", 4, "--json", tmp_path / "plan.json", "--schedule", schedule) == 0
+        plans.append(read_plan(tmp_path / "plan.json"))
+    steps_us = {plan.schedule: simulate(plan).step_us for plan in plans[1:]}
+    assert steps_us[plans[0].schedule] == min(steps_us.values()) < steps_us["1f1b"]
+    assert set(steps_us) == {*SCHEDULES}
 
 
 @pytest.mark.parametrize(

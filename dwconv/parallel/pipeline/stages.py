@@ -21,6 +21,7 @@ from dwconv.parallel.pipeline.running_stage import Boundary, RunningStage, Stage
 from dwconv.parallel.pipeline.spans import Sends, Step
 from dwconv.parallel.pipeline.stage_gradients import DEFAULT, StageGradients
 from dwconv.parallel.planning.plan import Plan, check_plan, why_not
+from dwconv.parallel.planning.split_backward import can_split
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,8 +178,7 @@ def check_runs(plan: Plan) -> None:
 
 def check_splits(plan: Plan, model: nn.Module) -> None:
     """Raises NoPlan, in one line, if this PyTorch cannot split the backward pass of the layers of ``model`` in two."""
-    splits = plan.schedule == "zero-bubble" and plan.groups > 1
-    if splits and torch.__version__ < "2.13" and any("plain_class" in vars(type(each)) for each in model.modules()):
+    if plan.schedule == "zero-bubble" and plan.groups > 1 and not can_split(model):
         raise NoPlan(
             f"schedule=zero-bubble needs PyTorch 2.13 to split the backward pass of dwconv's layers, and this is "
             f"{torch.__version__}; use 1f1b, or dwconv.revert the model"

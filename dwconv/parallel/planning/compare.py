@@ -1,7 +1,7 @@
-"""Compare the plans that could be: plain data parallelism, and pipelines with every number of stages and of replicas.
+"""Compare the plans that could be: plain data parallelism, and pipelines of every schedule and number of stages.
 
-For each number of stages ``partition`` gives the pipeline of the least simulated step. The least of all decides, if it
-is clearly less than that of data parallelism.
+For each of these ``partition`` gives the pipeline of the least simulated step. The least of all decides, if it is
+clearly less than that of data parallelism.
 """
 
 from __future__ import annotations
@@ -36,11 +36,12 @@ class SimulatedPlan:
         """For people."""
         if self.is_data_parallel:
             return "data parallelism" if self.plan.world > 1 else "one rank"
+        stages = f"{len(self.plan.stages)} stages"
         if not self.plan.is_even:
-            return f"{len(self.plan.stages)} stages on {self.plan.on} ranks"
+            return f"{stages} on {self.plan.on} ranks, {self.plan.schedule}"
         each = f" ({self.plan.stages_per_rank} a rank)" if self.plan.stages_per_rank > 1 else ""
         replicas = f" × {self.plan.replicas} replicas" if self.plan.replicas > 1 else ""
-        return f"{len(self.plan.stages)} stages{each}{replicas}"
+        return f"{stages}{each}{replicas}, {self.plan.schedule}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +85,6 @@ def propose(
     one of ``shape.world`` ranks has of the batch, for plain data parallelism, which needs no microbatches; without it
     data parallelism runs the microbatches one after the other. Raises NoPlan if nothing fits.
     """
-    shape.check()
     candidates: list[SimulatedPlan] = []
     left_out: list[str] = []
     for plan in _plans(layers, shape, on_whole_share=on_whole_share, left_out=left_out):
@@ -95,14 +95,15 @@ def propose(
         else:
             candidates.append(candidate)
     if not candidates:
-        raise NoPlan(f"no plan for world={shape.world}: {'; '.join(left_out)}")
+        raise NoPlan(f"no plan for world={shape.world}: {'; '.join(dict.fromkeys(left_out))}")
     candidates.sort(key=lambda each: each.step.step_us)  # of plans that are as fast, data parallelism stays first
-    return Proposal(candidates=tuple(candidates), left_out=tuple(left_out))
+    return Proposal(candidates=tuple(candidates), left_out=tuple(dict.fromkeys(left_out)))
 
 
 def _plans(
     layers: Sequence[LayerCost], shape: Shape, *, on_whole_share: Sequence[LayerCost] | None, left_out: list[str]
 ) -> Iterator[Plan]:
+    shapes = shape.of_one_schedule()
     microbatches, left = (1, 0) if on_whole_share else divmod(shape.microbatches, shape.world)
     if left:
         left_out.append(
@@ -112,12 +113,12 @@ def _plans(
         costs = tuple(on_whole_share or layers)
         whole = Stage(first=0, last=len(layers), replicas=shape.world)
         yield Plan(layers=costs, stages=(whole,), microbatches=microbatches, schedule="1f1b", link=shape.link)
-    for stages in shape.stage_counts():
-        is_on_one_group = stages == shape.stages_per_rank and (stages == 1 or shape.stages is None)
+    for each, stages in ((one, stages) for one in shapes for stages in one.stage_counts()):
+        is_on_one_group = stages == each.stages_per_rank and (stages == 1 or shape.stages is None)
         if is_on_one_group or (stages > len(layers) and shape.stages is None):
             continue
         try:
-            yield partition(layers, shape, stages=stages)
+            yield partition(layers, each, stages=stages)
         except NoPlan as error:
             left_out.append(str(error))
 
@@ -133,19 +134,23 @@ def _too_large(step: SimulatedStep, shape: Shape) -> str:
 
 
 def report(proposal: Proposal) -> str:
-    """The plans, the stages of the best pipeline, and what is recommended."""
+    """The plans, of each number of stages with its best schedule; the stages of the best pipeline; and what is
+    recommended."""
     shown = proposal.pipeline or proposal.best
     plan, data_parallel = shown.plan, proposal.data_parallel
     lines = [
         f"{plan.world} rank{'s' if plan.world > 1 else ''}, a link of {_link(plan.link)}, {len(plan.layers)} layers, "
-        f"{plan.parts} microbatches, {plan.schedule}",
-        f"{'plan':32} {'step ms':>9} {'×':>6} {'bubble':>7} {'exposed ms':>11} {'memory MB':>10}",
+        f"{plan.parts} microbatches",
+        f"{'plan':44} {'step ms':>9} {'×':>6} {'bubble':>7} {'exposed ms':>11} {'memory MB':>10}",
     ]
+    best: dict[int, SimulatedPlan] = {}
     for each in proposal.candidates:
+        best.setdefault(len(each.plan.stages), each)
+    for each in best.values():
         step = each.step
         times = f"{data_parallel.step.step_us / step.step_us:.2f}" if data_parallel else ""
         lines.append(
-            f"{each.name:32} {step.step_us / 1e3:9.2f} {times:>6} {step.bubble:7.0%} "
+            f"{each.name:44} {step.step_us / 1e3:9.2f} {times:>6} {step.bubble:7.0%} "
             f"{step.exposed_communication_us / 1e3:11.2f} {_mb(max(step.memory_bytes)):>10}"
         )
     if proposal.pipeline:

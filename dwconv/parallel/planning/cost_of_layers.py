@@ -147,7 +147,7 @@ def _passes(ran: Iterable[_Ran]) -> dict[str, Callable[[], object]]:
                 calls[f"dgrad {each.name}"] = _dgrad(each)
             if each.parameters:
                 calls[f"backward {each.name}"] = _backward(each, inputs)
-            if inputs and each.parameters:
+            if inputs and each.parameters and split_backward.can_split(each.module):
                 calls[f"split {each.name}"] = _split(each)
     return calls
 

@@ -15,6 +15,7 @@ from dwconv.parallel.planning.cost_of_layers import layer_costs
 from dwconv.parallel.planning.pieces import pieces
 from dwconv.parallel.planning.plan import Link, Plan
 from dwconv.parallel.planning.shape import MICROBATCHES_A_RANK, Shape
+from dwconv.parallel.planning.split_backward import can_split
 from dwconv.system import given
 
 COSTS_S = 3.0
@@ -26,19 +27,21 @@ def plan_for_ranks(
     model: nn.Module,
     batch: Tensor,
     *,
-    schedule: str = "1f1b",
+    schedule: str | None = None,
     stages: int | None = None,
     replicas: int | None = None,
     microbatches: int | None = None,
     link: Link = LINK,
+    sync_bn: bool = False,
 ) -> Plan:
     """The plan for all ranks of the default group, the same on each of them; every rank calls it with the same model.
 
     All ranks time the layers at once, since they share a machine in a step, too; the times of the first count.
-    ``batch``: of a step, of all ranks together, on the device of the rank. ``stages``: by default those of the least
-    simulated step, also one: plain data parallelism, which needs no microbatches. ``replicas``: of every stage; by
-    default any, also numbers that differ. ``microbatches``: that the whole batch is cut into, by default two for each
-    rank. ``link``: between two ranks. Raises NoPlan.
+    ``batch``: of a step, of all ranks together, on the device of the rank. ``schedule``: the order of the passes, by
+    default that of the least simulated step. ``stages``: likewise, also one: plain data parallelism, which needs no
+    microbatches. ``replicas``: of every stage; by default any, also numbers that differ. ``microbatches``: that the
+    whole batch is cut into, by default two for each rank. ``link``: between two ranks. ``sync_bn``: for a pipeline that
+    has it, whose replicas all have as many microbatches. Raises NoPlan.
     """
     check_model(model)
     check_joined()
@@ -52,10 +55,11 @@ def plan_for_ranks(
     world = dist.get_world_size()
     shape = Shape(
         world=world, link=link, microbatches=microbatches or MICROBATCHES_A_RANK * world, schedule=schedule,
-        stages=stages, replicas=replicas,
+        stages=stages, replicas=replicas, splits=can_split(model), evenly=sync_bn,
     )  # fmt: skip
     if replicas is not None:
-        shape = replace(shape, stages=_stages_of(shape, replicas))
+        fitting = _stages_of(shape, replicas)
+        shape = replace(shape, stages=fitting) if schedule is not None else shape
     check_batch(batch, microbatches=shape.microbatches)
     shape.check()
     counts = [len(batch) // shape.microbatches]
@@ -69,9 +73,11 @@ def plan_for_ranks(
 
 
 def _best(proposal: Proposal, shape: Shape) -> Plan:
-    found = proposal.best_of(shape.stages)
+    found = proposal.pipeline
+    if shape.stages is not None or shape.allows_one_stage():
+        found = proposal.best_of(shape.stages)
     if found is None:
-        raise NoPlan(f"no plan of {shape.stages} stages: {'; '.join(proposal.left_out)}")
+        raise NoPlan(f"no plan of {shape.stages or 'several'} stages: {'; '.join(proposal.left_out)}")
     return found.plan
 
 

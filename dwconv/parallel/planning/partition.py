@@ -1,10 +1,11 @@
 """Cut layers into stages, and divide ranks among them, so that a simulated step is as fast as possible.
 
-Where there are few ways to do it, each is simulated. Elsewhere the search begins where the slowest part of the pipeline
-is as fast as possible. The parts are the stages, each with the sum of its gradients over its replicas, and the links of
-their ranks, which send gradients to the stage before and activations to the one after, one at a time. In the long run a
-step takes as long as its slowest part: the bottleneck. For given replicas it is found by dynamic programming: what the
-layers i to the end take at best, in s stages, is
+Where there are few ways to do it, each is simulated, but for those whose busiest rank alone computes longer than the
+best step. Elsewhere the search begins where the slowest part of the pipeline is as fast as possible. The parts are the
+stages, each with the sum of its gradients over its replicas, and the links of their ranks, which send gradients to the
+stage before and activations to the one after, one at a time. In the long run a step takes as long as its slowest part:
+the bottleneck. For given replicas it is found by dynamic programming: what the layers i to the end take at best, in s
+stages, is
 
     best(i, s) = min over j of  max( stage(i to j),  link(at i and j),  best(j, s − 1) )
 
@@ -42,7 +43,7 @@ _MOST_WAYS = 100
 
 def partition(layers: Sequence[LayerCost], shape: Shape, *, stages: int) -> Plan:
     """The plan of so many stages of the least simulated step that fits into memory: of all, where these are few; else
-    that of a search. Raises NoPlan if there is none.
+    that of a search. ``shape`` has one schedule. Raises NoPlan if there is none.
 
     With several stages a rank, and for any plan in the end, ``simulate`` computes the memory."""
     if stages > len(layers):
@@ -52,7 +53,7 @@ def partition(layers: Sequence[LayerCost], shape: Shape, *, stages: int) -> Plan
     ways = list(islice(shape.ways(groups), _MOST_WAYS))
     if len(ways) * math.comb(len(layers) - 1, stages - 1) <= _FEW:
         cuts = [(*inner, len(layers)) for inner in combinations(range(1, len(layers)), stages - 1)]
-        found = min(((way, ends) for way in ways for ends in cuts), key=search.step_us, default=None)
+        found = search.best_of([(way, ends) for way in ways for ends in cuts])
     else:
         found = search.climbed(ways, stages=stages)
     if found is None or search.step_us(found) == math.inf:
@@ -71,7 +72,9 @@ class _Search:
     """Plans of a shape, by their simulated steps."""
 
     def __init__(self, layers: tuple[LayerCost, ...], shape: Shape) -> None:
-        self._layers, self._shape = layers, shape
+        assert shape.schedule is not None
+        self._layers, self._shape, self._schedule = layers, shape, shape.schedule
+        self._compute_us = _computing(layers)
         self._known_us: dict[_Cut, float] = {}
 
     def plan(self, cut: _Cut) -> Plan:
@@ -83,7 +86,7 @@ class _Search:
                 for number, (first, last) in enumerate(pairwise((0, *ends)))
             ),
             microbatches=self._shape.microbatches // counts[0],
-            schedule=self._shape.schedule,
+            schedule=self._schedule,
             link=self._shape.link,
             stages_per_rank=self._shape.stages_per_rank,
         )
@@ -96,6 +99,24 @@ class _Search:
             fits = limit_bytes is None or self._shape.stages_per_rank > 1 or max(ran.peak_bytes) <= limit_bytes
             self._known_us[cut] = ran.end_us if fits else math.inf
         return self._known_us[cut]
+
+    def best_of(self, cuts: Sequence[_Cut]) -> _Cut | None:
+        """The one of the shortest step."""
+        best = None
+        for least_us, cut in sorted((self._busiest_us(cut), cut) for cut in cuts):
+            if best is not None and least_us >= self.step_us(best):
+                break
+            if best is None or self.step_us(cut) < self.step_us(best):
+                best = cut
+        return best
+
+    def _busiest_us(self, cut: _Cut) -> float:
+        """What the rank that computes longest does; a step takes no less."""
+        plan = self.plan(cut)
+        of_groups = [0.0] * plan.groups
+        for number, stage in enumerate(plan.stages):
+            of_groups[number % plan.groups] += self._compute_us[stage.last] - self._compute_us[stage.first]
+        return max(len(plan.runs(group, 0)) * us for group, us in enumerate(of_groups))
 
     def climbed(self, ways: Sequence[tuple[int, ...]], *, stages: int) -> _Cut | None:
         """From the ways of least bottleneck, to where no step beside is shorter."""
@@ -151,15 +172,18 @@ class _Search:
         return best(0, stages)
 
 
+def _computing(layers: Sequence[LayerCost]) -> list[float]:
+    """Of one microbatch, up to each layer."""
+    return [*accumulate((each.forward_us + each.dgrad_us + each.wgrad_us for each in layers), initial=0.0)]
+
+
 class _Prices:
     """What each part of a plan takes, wherever its stages end."""
 
     def __init__(self, plan: Plan, shape: Shape) -> None:
         self._plan, self._shape = plan, shape
         layers = plan.layers
-        self._compute_us = [
-            *accumulate((each.forward_us + each.dgrad_us + each.wgrad_us for each in layers), initial=0)
-        ]
+        self._compute_us = _computing(layers)
         self._parameter_bytes = [*accumulate((each.parameter_bytes for each in layers), initial=0)]
         self._saved_bytes = [*accumulate((each.saved_bytes for each in layers), initial=0)]
         self._carried_bytes = [0, *(each.output_bytes for each in layers)]
@@ -187,7 +211,7 @@ class _Prices:
             "1f1b": warmup(self._plan, number) + 1,
             "zero-bubble": warmup(self._plan, number) + 1 + lag(self._plan, number),
         }
-        return min(self._runs(number), on_their_way[self._shape.schedule])
+        return min(self._runs(number), on_their_way[self._plan.schedule])
 
     def link_us(self, *cuts: int, number: int) -> float:
         """The time that a rank of a stage sends to its neighbours, as it receives from them: what crosses the model

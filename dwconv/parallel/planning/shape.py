@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations, pairwise
 
 from dwconv.errors import NoPlan
@@ -11,6 +11,8 @@ from dwconv.parallel.planning.plan import Link, check_schedule
 
 MICROBATCHES_A_RANK = 2
 _INTERLEAVED_STAGES_A_RANK = 2
+_ANY_SCHEDULE = ("1f1b", "gpipe", "interleaved", "zero-bubble")
+"""Of schedules that are as fast, the first stays."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,13 +23,41 @@ class Shape:
     link: Link
     microbatches: int
     """All that the batch is cut into."""
-    schedule: str = "1f1b"
+    schedule: str | None = None
+    """None for any."""
     stages: int | None = None
     """None for any number."""
     replicas: int | None = None
     """Of every stage; None for any, also for numbers that differ from stage to stage."""
+    splits: bool = True
+    """Whether backward passes can be split in two, as ``zero-bubble`` does. False leaves it out where any will do."""
+    evenly: bool = False
+    """Whether the microbatches share out evenly over the replicas of every stage, as ``sync_bn`` needs it."""
     memory_bytes: int | None = None
     """The memory of each rank; None if it does not matter."""
+
+    def of_one_schedule(self) -> list[Shape]:
+        """This shape with each schedule that it allows, and of which there is such a plan for some model. Raises NoPlan
+        if there is none."""
+        if self.schedule is not None:
+            self._check()
+            return [self]
+        found: list[Shape] = []
+        errors: list[NoPlan] = []
+        for schedule in _ANY_SCHEDULE:
+            shape = replace(self, schedule=schedule)
+            if schedule == "zero-bubble" and not self.splits:
+                continue
+            if shape.stages_per_rank > 1 and self.stages == shape.stages_per_rank:  # of one rank, which is no pipeline
+                continue
+            try:
+                shape._check()
+                found.append(shape)
+            except NoPlan as error:
+                errors.append(error)
+        if not found:
+            raise errors[0]
+        return found
 
     @property
     def stages_per_rank(self) -> int:
@@ -58,10 +88,16 @@ class Shape:
 
     def shares_out(self, counts: Sequence[int]) -> bool:
         """Whether the microbatches do, over these replicas."""
-        return min(counts) >= 1 and not self.microbatches % counts[0] and max(counts) <= self.microbatches
+        if min(counts) < 1 or max(counts) > self.microbatches:
+            return False
+        return not any(self.microbatches % count for count in (counts if self.evenly else counts[:1]))
 
     def check(self) -> None:
         """Raises NoPlan if no model whatever has such a plan."""
+        self.of_one_schedule()
+
+    def _check(self) -> None:
+        assert self.schedule is not None
         check_schedule(self.schedule)
         if self.world < 1:
             raise NoPlan(f"world={self.world} is too small; use at least 1")

@@ -27,6 +27,11 @@ def wgrad(parameters: Iterable[nn.Parameter], groups: ToDo, *, retain_graph: boo
     stage_backward_weight(iter(parameters), groups, retain_graph=retain_graph)
 
 
+def can_split(model: nn.Module) -> bool:
+    """Whether this PyTorch can do so with the layers of ``model``: with dwconv's it can from 2.13 on."""
+    return torch.__version__ >= "2.13" or not any("plain_class" in vars(type(each)) for each in model.modules())
+
+
 def not_a_view(tensor: Tensor) -> Tensor:
     """A tensor on the same memory that autograd does not take for a view of another."""
     alias = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
