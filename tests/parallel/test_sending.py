@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import gc
 import threading
+import time
 from datetime import timedelta
 from functools import partial
 
@@ -128,6 +129,33 @@ def again():
 def test_a_lane_whose_group_has_ended_is_made_anew(two_ranks):
     for _ in range(3):
         assert two_ranks.run(again) == [True, True]
+
+
+WITH_LANES = [Communication(collective="reduce-scatter"), Communication(collective="reduce-broadcast")]
+
+
+def in_a_group_of_their_own(late, more_groups):
+    """Steps of the same ranks in group after group, each ended with its lane. ``late``: a rank that is behind the
+    others; ``more_groups``: one that has more groups than the others."""
+    ranks, rank = list(range(dist.get_world_size())), dist.get_rank()
+    others = [dist.new_group([rank], use_local_synchronization=True) for _ in range(2 * (rank == more_groups))]
+    for way in WITH_LANES:
+        group = dist.new_group(ranks, timeout=timedelta(seconds=30))
+        if rank == late:
+            time.sleep(0.3)
+        stepped(data_parallel(Layers(), communication=way, process_group=group))
+        dist.barrier()
+        for each in list(distributed_c10d._world.pg_map):
+            if each is not dist.group.WORLD and each not in others:
+                dist.destroy_process_group(each)
+    return True
+
+
+@pytest.mark.parametrize("late", [0, 1])
+@pytest.mark.parametrize("more_groups", [None, 0, 1])
+def test_ranks_find_each_other_for_a_lane_whatever_groups_they_have_or_had(two_ranks, late, more_groups):
+    """In the store are the addresses of groups that have ended."""
+    assert two_ranks.run(in_a_group_of_their_own, late, more_groups) == [True, True]
 
 
 @pytest.mark.parametrize("way", [{}, *({"collective": one} for one in COLLECTIVES), {"powersgd_rank": 1}])

@@ -16,11 +16,13 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, NamedTuple
+from uuid import uuid4
 from weakref import WeakKeyDictionary
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed import distributed_c10d
 from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import PowerSGDState, powerSGD_hook
 from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
@@ -73,12 +75,7 @@ class Lane:
     make one at the same time."""
 
     def __init__(self, group: dist.ProcessGroup) -> None:
-        # The name of a group that part of the ranks make comes again once another has ended. So no lane is ended.
-        of_all = group is dist.group.WORLD
-        timeout = group._get_backend(torch.device("cpu")).options._timeout
-        self.group: dist.ProcessGroup = dist.new_group(
-            dist.get_process_group_ranks(group), timeout=timeout, backend="gloo", use_local_synchronization=not of_all
-        )
+        self.group = _same_ranks_again(group)
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="dwconv-gradients")
 
     @property
@@ -96,6 +93,24 @@ class Lane:
         found = promised.then(_result_of)
         self._thread.submit(_end, promised, rest)
         return found
+
+
+def _same_ranks_again(group: dist.ProcessGroup) -> dist.ProcessGroup:
+    """A new group of gloo, as ``dist.new_group`` makes one, but by its ranks alone, and of a name that never was.
+
+    ``new_group`` makes a name from the ranks and from how many groups a process has. Ranks that have different numbers
+    of groups would wait for each other by different names. And a name comes again once a group has ended: in the store
+    there are still the addresses of that one, which a rank that is early takes for those of the new one."""
+    cpu, name = torch.device("cpu"), [f"dwconv lane {uuid4().hex}"]
+    dist.broadcast_object_list(name, group=group, group_src=0, device=cpu)
+    members, store = dist.get_process_group_ranks(group), distributed_c10d._get_default_store()
+    own, _ = distributed_c10d._new_process_group_helper(
+        len(members), members.index(dist.get_rank()), members, dist.Backend("gloo"), store,
+        name[0],  # type: ignore[arg-type]
+        timeout=group._get_backend(cpu).options._timeout,
+    )  # fmt: skip
+    distributed_c10d._world.pg_group_ranks[own] = {rank: place for place, rank in enumerate(members)}
+    return own
 
 
 _lanes: WeakKeyDictionary[dist.ProcessGroup, Lane] = WeakKeyDictionary()
