@@ -13,7 +13,7 @@ import torch.distributed as dist
 from dwconv.errors import DwconvError, InvalidChoice, InvalidSetting, NoDevice, RankLost
 from dwconv.parallel import ranks, run
 from dwconv.parallel.joining import lost_ranks_told
-from tests.parallel.ranks import ended, needs_gloo, started
+from tests.parallel.ranks import ended, needs_gloo, ran, started
 from tests.waiting import eventually
 
 pytestmark = needs_gloo
@@ -52,6 +52,15 @@ def test_a_killed_rank_ends_all_with_a_line(tmp_path):
     assert time.monotonic() - started_s < 3000
     check_one_line(left[0], 0, world=2)
     assert "Connection" in left[0].err
+
+
+def test_a_rank_with_fewer_batches_ends_the_others_with_a_line(tmp_path):
+    """As soon as it has left."""
+    (tmp_path / "timeout").write_text("3000")
+    (tmp_path / "batches-1").write_text("3")
+    left, through = ran("-m", "tests.parallel.jobs", tmp_path, world=2, folder=tmp_path)
+    assert (through.code, through.err) == (0, "")
+    check_one_line(left, 0, world=2)
 
 
 @pytest.mark.slow  # it waits for a timeout
