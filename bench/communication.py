@@ -31,19 +31,29 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
 import dwconv
-from bench.links import LOOPBACK, add_rates_argument, in_time, name_of, rough_step_s, run_ranks, sent_bytes, why_not
+from bench.links import (
+    LOOPBACK,
+    add_rates_argument,
+    in_time,
+    name_of,
+    rough_step_s,
+    run_ranks,
+    sent_bytes,
+    shows_where_it_hangs,
+    why_not,
+)
 from bench.models import RESNETS, Network, resnet
 from bench.networks import image_for, memory_format_of, network_of
 from bench.paired_steps import CLASSES, step_of
 from bench.results import add_out_argument, write_results
 from dwconv.commands.command_line import ArgumentParser, from_0, whole, whole_from_0
-from dwconv.errors import DwconvWarning, InvalidChoice, InvalidWorkload
+from dwconv.errors import DwconvError, DwconvWarning, InvalidChoice, InvalidWorkload, WorkerDied, WorkerTimeout
 from dwconv.measure.clock import contention
 from dwconv.parallel import Communication, Rank, communication, data_parallel, prefetch
 from dwconv.parallel import run as run_rank
 from dwconv.parallel.data.candidates import gradient_bytes
 from dwconv.parallel.data.ways import CommunicationReport, WayTimes
-from dwconv.parallel.joining import agreed
+from dwconv.parallel.joining import TimeLimit, agreed
 from dwconv.parallel.planning.measured_link import measured_link
 from dwconv.parallel.planning.plan import sum_us
 from dwconv.problems.target import cpu_target
@@ -56,8 +66,8 @@ _START_S, _LEAST_STEPS = 10.0, 25
 """What a job needs at least."""
 _SHARE_OF_WAYS = 0.9
 """Of the time of a job that is left when the link is measured: the rest is for the steps of the way chosen."""
-_BESIDE_S, _LONGEST_OF_SECONDS = 300.0, 4.0
-"""Of a job, until it counts as one that hangs."""
+_BESIDE_S = 300.0
+"""Beside its share, until a job counts as one that hangs: its ranks start, and end once its share is over."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -72,7 +82,7 @@ class Job:
     seconds: float
     steps: int
     ends_at_s: float = 0.0
-    """Of ``time.time``: by then it should have ended."""
+    """Of ``time.time``: no step is measured that begins later."""
 
     @property
     def name(self) -> str:
@@ -106,8 +116,13 @@ def command(argv: Sequence[str] | None) -> int:
     rows = []
     gradients = {job.network: _gradient_bytes(job) for job in jobs}
     least_s = partial(_least_s, gradients)
+    errors: list[DwconvError] = []
     for job, seconds in in_time(jobs, seconds=arguments.seconds, least_s=least_s, kind=lambda job: job.rate):
-        row = measured(dataclasses.replace(job, seconds=seconds))
+        try:
+            row = measured(dataclasses.replace(job, seconds=seconds))
+        except (WorkerDied, WorkerTimeout) as error:  # of this one; the others are measured
+            errors.append(error)
+            row = {**_about(job), "failed": str(error)}
         print(_line(row), flush=True)
         rows.append(row)
     if not rows:
@@ -121,6 +136,8 @@ def command(argv: Sequence[str] | None) -> int:
             print(f"\n{row['name']}, batch {row['batch']} of {row['image']}² a rank\n{row['told']}")
     name = "-".join(["communication", *map(str, arguments.ranks), "ranks"])
     write_results(name, target=cpu_target(), rows=rows, folder=arguments.out, left_out=left_out)
+    if errors:
+        raise errors[0]
     return 0
 
 
@@ -167,9 +184,13 @@ def _worlds(text: str) -> tuple[int, ...]:
     return found
 
 
+def _about(job: Job) -> dict[str, Any]:
+    return {**dataclasses.asdict(job), "name": job.name}
+
+
 def measured(job: Job) -> dict[str, Any]:
     """The figures of one job, by its first rank; or why its link cannot be made. Raises WorkerDied, WorkerTimeout."""
-    about = {**dataclasses.asdict(job), "name": job.name}
+    about = _about(job)
     job = dataclasses.replace(job, ends_at_s=time.time() + job.seconds)
     if job.rate != LOOPBACK and why_not():
         return {**about, "failed": why_not()}
@@ -179,7 +200,7 @@ def measured(job: Job) -> dict[str, Any]:
         before = contention.load(own_s=_with_children_s)
         run_ranks(
             ["-m", "bench.communication", name], name=job.name, world=job.world, rate=job.rate,
-            timeout_s=_BESIDE_S + _LONGEST_OF_SECONDS * job.seconds,
+            timeout_s=_BESIDE_S + job.seconds,
         )  # fmt: skip
         lost = contention.others(before, contention.load(own_s=_with_children_s))
         row = {**about, **msgspec.json.decode((folder / "row.json").read_bytes())}
@@ -245,6 +266,7 @@ class Pictures(Dataset[tuple[Tensor, int]]):
 
 
 def main(folder: Path) -> int:
+    shows_where_it_hangs()
     job = msgspec.json.decode((folder / "job.json").read_bytes(), type=Job)
     torch.set_num_threads(1)
     warnings.simplefilter("ignore", DwconvWarning)  # of what is untuned
@@ -264,12 +286,13 @@ def _figures(job: Job) -> dict[str, Any]:
     memory_format = memory_format_of(network, contiguous=False)
     model = dwconv.convert(network.make().train().to(memory_format=memory_format))  # type: ignore[call-overload]
     example = image_for(network, contiguous=False)
-    left_s = agreed(lambda: max(1.0, job.ends_at_s - time.time()))
+    limit = TimeLimit(max(1.0, job.ends_at_s - time.time()))
+    left_s = agreed(lambda: limit.seconds)
     parallel = data_parallel(model, example, compress="powersgd", seconds=_SHARE_OF_WAYS * left_s)
     report = communication(parallel)
     if not report.rows:
         return {"failed": f"{report.reason}; give more --seconds"}
-    waiting = _waiting(parallel, job) if job.steps and job.rate == LOOPBACK else {}
+    waiting = _waiting(parallel, job, limit) if job.steps and job.rate == LOOPBACK else {}
     text = [str(report), *(f"{kind}: {each['told']}" for kind, each in waiting.items())]
     return {
         "link_gb_s": link.gb_s,
@@ -277,7 +300,7 @@ def _figures(job: Job) -> dict[str, Any]:
         "latency_us": link.latency_us,
         "sum_by_link_ms": sum_us(link, report.gradient_bytes, ranks=job.world) / 1e3,
         **summary(report),
-        "seen_bytes": _bytes_of_a_step(parallel, example),
+        "seen_bytes": _bytes_of_a_step(parallel, example, limit),
         **dataclasses.asdict(report),
         "waiting": waiting,
         "told": "\n".join(text),
@@ -316,22 +339,24 @@ def _hidden(row: WayTimes, control: WayTimes | None) -> float | None:
     return min(1.0, 1 - row.exposed_share / control.exposed_share) if control.exposed_share > 0 else 0.0
 
 
-def _bytes_of_a_step(model: nn.Module, example: Tensor) -> float | None:
-    """What a rank sent, on average, with the headers of packets; None on loopback."""
-    before = sent_bytes()
-    for _ in range(_COUNTED_STEPS):
+def _bytes_of_a_step(model: nn.Module, example: Tensor, limit: TimeLimit) -> float | None:
+    """What a rank sent, on average, with the headers of packets; None on loopback. Of one step where time is up."""
+    before, count = sent_bytes(), 0
+    while not count or (count < _COUNTED_STEPS and not limit.is_over()):
         model(example).mean().backward()
+        count += 1
     dist.barrier()
     after = sent_bytes()
     if before is None or after is None:
         return None
-    mean = torch.tensor([(after - before) / _COUNTED_STEPS], dtype=torch.float64)
+    mean = torch.tensor([(after - before) / count], dtype=torch.float64)
     dist.all_reduce(mean)
     return float(mean) / dist.get_world_size()
 
 
-def _waiting(model: nn.Module, job: Job) -> dict[str, dict[str, Any]]:
-    """How long steps wait for a loader in the process of the rank: on request, and ahead."""
+def _waiting(model: nn.Module, job: Job, limit: TimeLimit) -> dict[str, dict[str, Any]]:
+    """How long steps wait for a loader in the process of the rank: on request, and ahead. An epoch ends after a step
+    where time is up."""
     loader = DataLoader(Pictures(job.steps * job.batch, size=job.image), batch_size=job.batch)
     step = step_of(model)
     batches = {kind: prefetch(loader, depth=depth) for kind, depth in DEPTHS.items()}
@@ -339,6 +364,8 @@ def _waiting(model: nn.Module, job: Job) -> dict[str, dict[str, Any]]:
         for each in batches.values():
             for images, labels in each:
                 step(images, labels)
+                if limit.is_over():
+                    break
     return {kind: {**dataclasses.asdict(each.report()), "told": str(each.report())} for kind, each in batches.items()}
 
 

@@ -12,9 +12,11 @@ namespaces; others do where the system lets them have namespaces of users.
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import functools
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -134,7 +136,7 @@ def rough_step_s(gradient_bytes: float, *, world: int, rate: str) -> tuple[float
 
 def run_ranks(command: Sequence[str], *, name: str, world: int, rate: str, timeout_s: float) -> None:
     """Run ``python COMMAND`` as ranks of one thread each, and wait for the end of all. Raises NoLinks, WorkerDied where
-    one fails, and WorkerTimeout. No rank outlives this."""
+    one fails, and WorkerTimeout after the ranks have printed where they are. No rank outlives this."""
     ends_at_s = time.monotonic() + timeout_s
     with places(world, rate) as found, ExitStack() as stack:
         ranks = [_started(command, place) for place in found]
@@ -145,10 +147,26 @@ def run_ranks(command: Sequence[str], *, name: str, world: int, rate: str, timeo
             if failed:
                 raise WorkerDied(f"{name}: rank {failed[0]} ended with the code {ranks[failed[0]].returncode}")
             if time.monotonic() > ends_at_s:
+                _show_where(ranks)
                 raise WorkerTimeout(f"{name}: no end after {timeout_s:.0f} s")
             time.sleep(_POLL_S)
         if any(rank.returncode for rank in ranks):
             raise WorkerDied(f"{name}: its ranks ended with the codes {[rank.returncode for rank in ranks]}")
+
+
+_WHERE = signal.SIGUSR1
+_SHOWS_FOR_S = 2.0
+
+
+def shows_where_it_hangs() -> None:
+    """A rank calls it once: it then prints the stacks of its threads before it is ended because its time is up."""
+    faulthandler.register(_WHERE)
+
+
+def _show_where(ranks: Sequence[subprocess.Popen[bytes]]) -> None:
+    for rank in ranks:
+        rank.send_signal(_WHERE)
+    time.sleep(_SHOWS_FOR_S)
 
 
 def _started(command: Sequence[str], place: Place) -> subprocess.Popen[bytes]:

@@ -16,7 +16,9 @@ import math
 import statistics
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +27,21 @@ import torch
 
 from bench.links import LOOPBACK, add_rates_argument, in_time, name_of, rough_step_s, run_ranks, why_not
 from bench.models import RESNETS
-from bench.parallel_rank import CHOICE_SHARE, COSTS_SHARE, LEAST_ROUNDS, STAGES, Case, Job
+from bench.parallel_rank import (
+    CHOICE_SHARE,
+    CHOSEN,
+    COSTS_SHARE,
+    DATA_PARALLELISM,
+    LEAST_ROUNDS,
+    STAGES,
+    Case,
+    Job,
+)
 from bench.results import add_out_argument, write_results
 from dwconv.commands.command_line import ArgumentParser, from_0
-from dwconv.errors import InvalidChoice
+from dwconv.errors import DwconvError, InvalidChoice, WorkerDied, WorkerTimeout
 from dwconv.parallel.data.candidates import gradient_bytes
+from dwconv.parallel.planning.compare import SURELY
 from dwconv.problems.target import cpu_target
 
 _CIFAR_10: dict[str, Any] = {"images": "CIFAR-10 (3×32²)", "classes": 10, "size": 32}
@@ -51,8 +63,8 @@ METHOD = {"ResNet-18": 1.47, "ResNet-34": 1.39, "ResNet-50": 2.44}
 
 
 _START_S = 10.0
-_BESIDE_S, _LONGEST_OF_SECONDS = 300.0, 4.0
-"""Of a case, until it counts as one that hangs."""
+_BESIDE_S = 300.0
+"""Beside its share, until a case counts as one that hangs: its ranks start, and end once its share is over."""
 
 
 def command(argv: Sequence[str] | None) -> int:
@@ -71,8 +83,13 @@ def command(argv: Sequence[str] | None) -> int:
     rows: list[dict[str, Any]] = []
     left_out = [_named(*job) for job in jobs]
     print(_HEAD, flush=True)
+    errors: list[DwconvError] = []
     for job, seconds in in_time(jobs, seconds=arguments.seconds, least_s=_least_s, kind=lambda job: job[1]):
-        found = measured(*job, seconds=seconds)
+        try:
+            found = measured(*job, seconds=seconds)
+        except (WorkerDied, WorkerTimeout) as error:  # of this one; the others are measured
+            errors.append(error)
+            found = [{**_about(*job), "failed": str(error)}]
         rows += found
         left_out.remove(_named(*job))
         print("\n".join(map(_line, found)), flush=True)
@@ -84,11 +101,17 @@ def command(argv: Sequence[str] | None) -> int:
     print(_summed_up([row for row in rows if "failed" not in row]))
     facts = {"left_out": left_out, "threads_a_rank": 1}
     write_results("parallel", target=cpu_target(), rows=rows, folder=arguments.out, **facts)
+    if errors:
+        raise errors[0]
     return 0
 
 
 def _named(case: Case, rate: str) -> str:
     return f"{case.name} {name_of(rate)}"
+
+
+def _about(case: Case, rate: str) -> dict[str, Any]:
+    return {"network": case.network, "images": case.images, "world": case.world, "rate": rate}
 
 
 @functools.cache
@@ -109,19 +132,18 @@ def _least_s(job: tuple[Case, str]) -> float:
 def measured(case: Case, rate: str, *, seconds: float) -> list[dict[str, Any]]:
     """The rows of all variants, plain data parallelism first, by ranks of one thread each; or why that link cannot be
     made. Raises WorkerDied and WorkerTimeout."""
-    about = {"network": case.network, "images": case.images, "world": case.world, "rate": rate}
+    about = _about(case, rate)
     if rate != LOOPBACK and why_not():
         return [{**about, "failed": why_not()}]
     with tempfile.TemporaryDirectory() as name:
         folder, job = Path(name), Job(case=case, seconds=seconds, ends_at_s=time.time() + seconds)
         (folder / "job.json").write_bytes(msgspec.json.encode(job))
-        timeout_s = _BESIDE_S + _LONGEST_OF_SECONDS * seconds
         run_ranks(
             ["-m", "bench.parallel_rank", name],
             name=_named(case, rate),
             world=case.world,
             rate=rate,
-            timeout_s=timeout_s,
+            timeout_s=_BESIDE_S + seconds,
         )
         rows = msgspec.json.decode((folder / "rows.json").read_bytes(), type=list[dict[str, Any]])
         return [{**about, **row} for row in rows]
@@ -146,7 +168,7 @@ def _line(row: dict[str, Any]) -> str:
 
 
 def _summed_up(rows: Sequence[dict[str, Any]]) -> str:
-    """What ``plan`` takes; and the error of the simulator where each rank has a core."""
+    """What ``plan`` takes; the error of the simulator where each rank has a core; and when a pipeline pays."""
     lines = [""]
     for row in rows:
         if row["planned"]:
@@ -165,4 +187,63 @@ def _summed_up(rows: Sequence[dict[str, Any]]) -> str:
                 lines.append(f"the simulator on 2 ranks, {name_of(rate)}, {kind}: {found}")
     if any(row["world"] > 2 for row in rows):
         lines.append("3 and 4 ranks: where there are fewer cores than ranks, their times say little")
+    for each in cases_over_links(rows):
+        lines.append(
+            f"{each.network}, {each.images}, {each.world} ranks: a pipeline breaks even at "
+            f"{each.break_even('median_ms')} Gbit/s as measured, {each.break_even('predicted_ms')} as simulated"
+        )
     return "\n".join(lines)
+
+
+# -- when a pipeline pays ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class OverLinks:
+    """A case over several links."""
+
+    network: str
+    images: str
+    world: int
+    rows: Mapping[str, Sequence[dict[str, Any]]]
+    """Of its forms, by rate."""
+
+    def times(self, rate: str, time: str) -> float:
+        """How many times as fast as data parallelism by PyTorch's default the best pipeline is, by this time."""
+        of_forms = {row["name"]: row[time] for row in self.rows[rate]}
+        pipelines = [row[time] for row in self.rows[rate] if not row["way"]]
+        return of_forms[DATA_PARALLELISM] / min(pipelines)
+
+    def break_even(self, time: str) -> str:
+        """The bandwidth in Gbit/s at which both are as fast, between links as they were measured: where the logarithm
+        of the ratio is 0 on a straight line over that of the bandwidth. Outside of them, on which side."""
+        points = sorted((8 * self.rows[rate][0]["link_gb_s"], math.log(self.times(rate, time))) for rate in self.rows)
+        for (slower, above), (faster, below) in reversed([*pairwise(points)]):
+            if above > 0 >= below:
+                return f"{slower * (faster / slower) ** (above / (above - below)):.2g}"
+        return f"> {points[-1][0]:.2g}" if points[-1][1] > 0 else f"< {points[0][0]:.2g}"
+
+
+def taken_by_plan(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Of the forms of a case over one link, what ``plan`` takes by their simulated steps: the best pipeline if it is
+    surely faster than data parallelism, else the way chosen for that."""
+    (chosen,) = (row for row in rows if row["name"] == CHOSEN)
+    pipeline = min((row for row in rows if not row["way"]), key=_predicted_ms)
+    return pipeline if SURELY * _predicted_ms(pipeline) < _predicted_ms(chosen) else chosen
+
+
+def _predicted_ms(row: dict[str, Any]) -> float:
+    return row["predicted_ms"]
+
+
+def cases_over_links(rows: Sequence[dict[str, Any]]) -> list[OverLinks]:
+    """Those that were measured over two links at least."""
+    found: dict[tuple[str, str, int], dict[str, list[dict[str, Any]]]] = {}
+    for row in rows:
+        by_rate = found.setdefault((row["network"], row["images"], row["world"]), {})
+        by_rate.setdefault(row["rate"], []).append(row)
+    return [
+        OverLinks(network=network, images=images, world=world, rows=by_rate)
+        for (network, images, world), by_rate in found.items()
+        if len(by_rate) > 1
+    ]

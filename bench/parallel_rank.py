@@ -15,7 +15,6 @@ import time
 import warnings
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,18 +23,19 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from bench.links import shows_where_it_hangs
 from bench.models import resnet
 from dwconv.errors import DwconvWarning
 from dwconv.measure.clock import contention
 from dwconv.parallel import Communication, communication, data_parallel
-from dwconv.parallel.joining import agreed, ranks
+from dwconv.parallel.joining import TimeLimit, agreed, ranks
 from dwconv.parallel.pipeline.pipeline import Pipeline
 from dwconv.parallel.planning.compare import propose
 from dwconv.parallel.planning.cost_of_layers import layer_costs
 from dwconv.parallel.planning.measured_link import measured_link
 from dwconv.parallel.planning.partition import partition
 from dwconv.parallel.planning.pieces import pieces
-from dwconv.parallel.planning.plan import FREE_LINK, SCHEDULES, LayerCost, Link, Plan, Stage, sum_us
+from dwconv.parallel.planning.plan import FREE_LINK, LayerCost, Link, Plan, Stage, sum_us
 from dwconv.parallel.planning.shape import Shape
 from dwconv.parallel.planning.simulation import simulate
 
@@ -87,7 +87,7 @@ class Job:
     case: Case
     seconds: float
     ends_at_s: float
-    """Of ``time.time``: no round begins later."""
+    """Of ``time.time``: no step begins later."""
 
 
 class _Round(NamedTuple):
@@ -113,6 +113,7 @@ class _Runner:
 
 
 def main(folder: Path) -> None:
+    shows_where_it_hangs()
     job = msgspec.json.decode((folder / "job.json").read_bytes(), type=Job)
     torch.set_num_threads(1)
     warnings.simplefilter("ignore", DwconvWarning)  # of other work: each finding says how much there was
@@ -137,17 +138,18 @@ def _measured(job: Job) -> list[dict[str, Any]]:
         CONVENTIONAL: _data_parallel(case, alone, Communication(collective="after-backward")),
         CHOSEN: _data_parallel(case, alone, None, seconds=CHOICE_SHARE * job.seconds),
     }
-    proposed = [propose(layers, _shape(case, link, schedule), on_whole_share=share).best for schedule in SCHEDULES]
-    planned = min(proposed, key=lambda each: each.step.step_us)
-    runners |= {name: _pipeline(case, plan) for name, plan in _plans(case, layers, link, planned.plan).items()}
-    pipelines = {name: runner for name, runner in runners.items() if runner.way is None}
-    taken_by = next((name for name, runner in pipelines.items() if runner.plan == planned.plan), CHOSEN)
+    planned = agreed(lambda: propose(layers, _shape(case, link, None), on_whole_share=share).best.plan)
+    plans = agreed(lambda: _plans(case, layers, link, planned))
+    runners |= {name: _pipeline(case, plan) for name, plan in plans.items()}
+    taken_by = next((name for name, plan in plans.items() if plan == planned), CHOSEN)
     if runners[CHOSEN].way == Communication():  # the default once more
         runners[CHOSEN].rounds = runners[DATA_PARALLELISM].rounds
         apart = {name: runner for name, runner in runners.items() if name != CHOSEN}
     else:
         apart = runners
-    _train_in_turns(apart.values(), x, target, ends_at_s=job.ends_at_s)
+    _train_in_turns(apart.values(), x, target, limit=TimeLimit(job.ends_at_s - time.time()))
+    if not all(runner.rounds for runner in apart.values()):
+        return [{"failed": f"no round of all forms was over in {job.seconds:.0f} s; give more --seconds"}]
     plain_s, conventional_s = (_median(runners[name], "step_s") for name in (DATA_PARALLELISM, CONVENTIONAL))
     # Where gloo's threads add gradients, a rank's own threads crowd it; other work disturbs every variant.
     lost = min(_median(runner, "lost") for runner in runners.values())
@@ -180,14 +182,13 @@ def _costs(case: Case, microbatch: Tensor, *, seconds: float) -> tuple[LayerCost
 def _plans(case: Case, layers: Sequence[LayerCost], link: Link, planned: Plan) -> dict[str, Plan]:
     """By name; ``planned`` among them, if it is a pipeline."""
     plans = [
-        partition(layers, _shape(case, link, schedule), stages=count)
-        for schedule, count in STAGES[case.world].items()
-    ]  # fmt: skip
+        partition(layers, _shape(case, link, schedule), stages=count) for schedule, count in STAGES[case.world].items()
+    ]
     plans += [planned] if len(planned.stages) > 1 and planned not in plans else []
     return {plan.schedule if case.world == 2 else f"{plan.schedule}, {plan.on}": plan for plan in plans}
 
 
-def _shape(case: Case, link: Link, schedule: str) -> Shape:
+def _shape(case: Case, link: Link, schedule: str | None) -> Shape:
     return Shape(world=case.world, link=link, microbatches=case.microbatches, schedule=schedule)
 
 
@@ -225,24 +226,26 @@ def _optimizer(model: nn.Module | Pipeline) -> torch.optim.Optimizer:
     return torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
 
 
-def _train_in_turns(runners: Collection[_Runner], x: Tensor, target: Tensor, *, ends_at_s: float) -> None:
-    """Rounds of a step of each, until another would end too late, but no fewer than the least. Every rank has the same
-    times."""
+def _train_in_turns(runners: Collection[_Runner], x: Tensor, target: Tensor, *, limit: TimeLimit) -> None:
+    """Rounds of a step of each, until another would end too late, but no fewer than the least unless the time is up.
+    Every rank has the same times."""
     warm_up, number = _WARM_UP, 0
     while number < warm_up + _MOST_ROUNDS:
-        taken = [_train(runner, x, target) for runner in runners]
+        taken = []
+        for runner in runners:
+            if limit.is_over():  # where all ranks meet
+                return
+            taken.append(_train(runner, x, target))
         round_s, number = sum(each.step_s for each in taken), number + 1
         warm_up = 1 if round_s > _SLOW_ROUND_S else warm_up
         if number > warm_up:
             for runner, each in zip(runners, taken, strict=True):
                 runner.rounds.append(each)
-        ends = time.time() + round_s > ends_at_s
-        if number >= warm_up + LEAST_ROUNDS and agreed(partial(bool, ends)):
-            break
+        if number >= warm_up + LEAST_ROUNDS and limit.elapsed_s() + round_s > limit.seconds:
+            return
 
 
 def _train(runner: _Runner, x: Tensor, target: Tensor) -> _Round:
-    dist.barrier()
     before, started_s = contention.read(), time.perf_counter()
     runner.step(x, target)
     slowest = torch.tensor([time.perf_counter() - started_s, contention.lost(before, contention.read())])

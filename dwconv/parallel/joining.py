@@ -217,6 +217,33 @@ def agreed(decide: Callable[[], _T]) -> _T:
     return answer[0]
 
 
+class TimeLimit:
+    """Seconds from now on, for a group of ranks that measure together: to all of them they are over at the same moment.
+    What one rank alone found would leave it waiting for the others, or them for it."""
+
+    def __init__(
+        self, seconds: float, *, group: dist.ProcessGroup | None = None, device: torch.device | str = "cpu"
+    ) -> None:
+        """``group``: None for all ranks. ``device``: on which its ranks can communicate."""
+        self.seconds, self._group, self._device = seconds, group, device
+        self._began_s = time.monotonic()
+
+    def elapsed_s(self) -> float:
+        """The same on every rank, the longest of all; each waits here for the others."""
+        return self.longest([[time.monotonic() - self._began_s]])[0][0]
+
+    def longest(self, seconds: Sequence[Sequence[float]]) -> list[list[float]]:
+        """Each of these numbers as it is on the rank where it is the largest."""
+        numbers = torch.tensor(seconds, dtype=torch.float64, device=self._device)
+        dist.all_reduce(numbers, op=dist.ReduceOp.MAX, group=self._group)
+        found: list[list[float]] = numbers.tolist()
+        return found
+
+    def is_over(self) -> bool:
+        """Likewise: True for all as soon as it is for one."""
+        return self.longest([[time.monotonic() - self._began_s - self.seconds]])[0][0] >= 0
+
+
 def check_same(mine: Sequence[str], *, group: dist.ProcessGroup | None = None) -> None:
     """Raises InvalidWorkload, on every rank of ``group``, unless all of them give the same lines. ``group``: None for
     all ranks. Collectives on tensors that differ would end the process, or wait for each other."""

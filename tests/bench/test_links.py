@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
+import json
 import os
 import re
 import signal
 import subprocess
 import sys
+import time
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -14,7 +17,7 @@ import pytest
 
 from bench import links
 from bench.__main__ import main
-from dwconv.errors import WorkerDied
+from dwconv.errors import WorkerDied, WorkerTimeout
 from tests.parallel.ranks import needs_gloo
 from tests.waiting import eventually
 
@@ -125,6 +128,27 @@ def test_a_rank_that_fails_ends_the_others(tmp_path):
         links.run_ranks(["-c", code], name="three", world=2, rate=links.LOOPBACK, timeout_s=60)
 
 
+def test_ranks_that_hang_show_where(monkeypatch, tmp_path, capfd):
+    """On stderr, before they are ended."""
+    code = "import os, time; from bench.links import shows_where_it_hangs; shows_where_it_hangs(); "
+    code += f"open({str(tmp_path)!r} + '/' + os.environ['RANK'], 'w').close(); time.sleep(600)"
+    real_sleep, err = time.sleep, []
+
+    def has_shown():
+        err.append(capfd.readouterr().err)
+        return "".join(err).count("most recent call first") == 2
+
+    def sleep(seconds):
+        return eventually(has_shown) if seconds == links._SHOWS_FOR_S else real_sleep(seconds)
+
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setattr(links.time, "sleep", sleep)
+    monkeypatch.setattr(links.time, "monotonic", lambda: 100.0 * (len([*tmp_path.iterdir()]) == 2))
+    with pytest.raises(WorkerTimeout, match="two: no end after 60 s"):
+        links.run_ranks(["-c", code], name="two", world=2, rate=links.LOOPBACK, timeout_s=60)
+    assert "".join(err).count("most recent call first") == 2
+
+
 def test_jobs_that_do_not_fit_are_left_out(monkeypatch):
     now = [0.0]
     monkeypatch.setattr(links.time, "monotonic", lambda: now[0])
@@ -148,6 +172,28 @@ def test_time_is_shared_out_by_what_jobs_need(monkeypatch):
         now[0] += takes.get(job, seconds)
     assert list(shares) == ["a", "b", "c"] and all(shares[job] >= needs[job] for job in shares)
     assert now[0] == pytest.approx(310)
+
+
+@pytest.mark.parametrize("command", ["parallel", "communication"])
+@pytest.mark.parametrize("error", [WorkerDied("rank 1 ended with the code 9"), WorkerTimeout("no end after 60 s")])
+def test_what_fails_is_a_row_beside_those_that_were_measured(monkeypatch, tmp_path, capsys, command, error):
+    """And the error of the command in the end."""
+    bench, done = importlib.import_module(f"bench.{command}"), []
+
+    def measured(*job, **more):
+        done.append(job)
+        if len(done) == 1:
+            raise error
+        failed = {"failed": "not needed here", "name": str(job), "network": "any", "images": "any", "world": 2}
+        return {**failed, "rate": "1"} if command == "communication" else [{**failed, "rate": "1"}]
+
+    monkeypatch.setattr(bench, "measured", measured)
+    assert main([command, "--rates", "10,1", "--seconds", "3000", "--out", str(tmp_path)]) != 0
+    (written,) = tmp_path.iterdir()
+    rows = json.loads(written.read_text())["rows"]
+    assert len(rows) == len(done) > 1 and rows[0]["failed"] == str(error) and rows[0]["rate"] == "10"
+    out, err = capsys.readouterr()
+    assert str(error) in out and err.count("\n") == 1 and str(error) in err
 
 
 def test_a_step_is_sized_up_by_its_gradients_and_its_link():

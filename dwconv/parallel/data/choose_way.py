@@ -7,6 +7,9 @@
 
 What is chosen beats the default in three of four rounds of the finals; else the default stays. Where steps take too
 long for that, there are finals alone: of the first ways, as many as there is time for.
+
+All of that is planned by how long steps take at first. Other work may make them slower: once the time is up, no step
+begins any more on any rank.
 """
 
 from __future__ import annotations
@@ -31,6 +34,7 @@ from dwconv.parallel.data.bucket_spans import Spans, in_a_step
 from dwconv.parallel.data.candidates import Compression, candidates, gradient_bytes, sent_as_bytes
 from dwconv.parallel.data.sending import wrapped
 from dwconv.parallel.data.ways import Communication, CommunicationReport, WayTimes
+from dwconv.parallel.joining import TimeLimit
 
 DEFAULT = Communication()
 _LOCAL = "no communication"
@@ -97,7 +101,8 @@ class _Choosing:
         self._world = dist.get_world_size(contest.group)
         self._device = next(contest.model.parameters()).device
         self._step(contest.model)  # builds what is built for the first step
-        self._started_s = time.perf_counter()
+        seconds = max(contest.seconds, _ALWAYS_S)
+        self._limit = TimeLimit(seconds, group=contest.group, device=self._device)
         self._rounds = 0
         self._local_s = self._default_s = 0.0
         """Of a step without communication, and of the default, about."""
@@ -112,7 +117,7 @@ class _Choosing:
         first = list(filter(_is_first, by_size[0]))
         least_s = self._cost_s(first, rounds=_ROUNDS[0]) + self._cost_s([DEFAULT], rounds=_SPAN_ROUNDS)
         least_s += self._cost_s([DEFAULT] * (1 + _FINALISTS), rounds=_LEAST_ROUNDS_OF_FINALS)
-        if self._elapsed_s() + least_s > max(contest.seconds, _ALWAYS_S):
+        if self._limit.elapsed_s() + least_s > self._limit.seconds:
             return self._of_few(first, [way for ways in by_size for way in ways])
         count = sum(map(len, by_size))
         left: list[Communication] = []
@@ -144,25 +149,26 @@ class _Choosing:
         ways = [DEFAULT]
         for way in first[1:]:
             needed_s = self._cost_s([*ways, way], rounds=_ROUNDS_OF_SLOW)
-            if self._elapsed_s() + needed_s <= max(self._contest.seconds, _ALWAYS_S):
+            if self._limit.elapsed_s() + needed_s <= self._limit.seconds:
                 ways.append(way)
-        left = [way for way in all_ways if way not in ways]
-        if len(ways) == 1:
-            return self._so_far(left)
-        spans = {way: Spans() if self._device.type == "cpu" else None for way in ways if way != DEFAULT}
-        with self._steps(ways, spans) as steps:
-            seconds = self._turns(steps, rounds=_ROUNDS_OF_SLOW)
-        self._local_us += [each * 1e6 for each in seconds[_LOCAL]]
-        self._rows += [self._row(_times(way, seconds), spans.get(way)) for way in ways]
-        return _decided(self._so_far(left), seconds, ways[1:])
+        seconds: dict[str, list[float]] = {}
+        if len(ways) > 1:
+            spans = {way: Spans() if self._device.type == "cpu" else None for way in ways if way != DEFAULT}
+            with self._steps(ways, spans) as steps:
+                seconds = self._turns(steps, rounds=_ROUNDS_OF_SLOW)
+            self._note(ways, seconds, spans)
+        measured = [row.communication for row in self._rows]
+        found = self._so_far([way for way in all_ways if way not in (DEFAULT, *measured)])
+        return _decided(found, seconds, measured[1:]) if len(measured) > 1 else found
 
     def _look(self) -> None:
-        """How long steps take, about: one of each."""
+        """How long steps take, about: one of each. Afterwards all ranks have the parameters of the first."""
         try:
             default = wrapped(self._contest.model, DEFAULT, **self._contest.options)
             steps = {_LOCAL: partial(self._step, self._contest.model), str(DEFAULT): partial(self._step, default)}
             seconds = self._turns(steps, rounds=1)
-            self._local_s, self._default_s = seconds[_LOCAL][0], seconds[str(DEFAULT)][0]
+            if seconds[_LOCAL]:
+                self._local_s, self._default_s = seconds[_LOCAL][0], seconds[str(DEFAULT)][0]
         finally:
             del default, steps
             gc.collect()
@@ -182,28 +188,40 @@ class _Choosing:
     # -- ways of one bucket size ---------------------------------------------------------------------------------------
 
     def _unless_time_is_up(self, ways: Sequence[Communication], *, of: int) -> Sequence[Communication]:
-        """Measures ways of one bucket size, or returns them. ``of``: how many ways there are in all, which the time is
-        shared out to."""
+        """Measures ways of one bucket size, and returns those that there was no time for. ``of``: how many ways there
+        are in all, which the time is shared out to."""
         if not ways or (self._rows and not self._fits(len(ways))):
             return ways
         spans = {way: Spans() if self._device.type == "cpu" else None for way in ways if way != DEFAULT}
         with self._steps(ways, spans) as steps:
             seconds = self._turns(steps, rounds=1)
-            self._rounds = self._rounds or self._rounds_for(seconds, of=of)
-            others = self._turns(steps, rounds=self._rounds - 1)
-        seconds = {name: [*each, *others[name]] for name, each in seconds.items()}
-        if DEFAULT in ways and self._device.type == "cpu":
+            if seconds[_LOCAL]:
+                self._rounds = self._rounds or self._rounds_for(seconds, of=of)
+                others = self._turns(steps, rounds=self._rounds - 1)
+                seconds = {name: [*each, *others[name]] for name, each in seconds.items()}
+        if seconds.get(str(DEFAULT)):
             spans[DEFAULT] = self._spans_of_the_default()
-        self._local_us += [each * 1e6 for each in seconds[_LOCAL]]
-        self._rows += [self._row(_times(way, seconds), spans.get(way)) for way in ways]
-        return ()
+        return self._note(ways, seconds, spans)
 
-    def _spans_of_the_default(self) -> Spans:
-        """By a wrapper with a hook, which the default does without."""
+    def _note(
+        self, ways: Sequence[Communication], seconds: Mapping[str, Sequence[float]],
+        spans: Mapping[Communication, Spans | None],
+    ) -> list[Communication]:  # fmt: skip
+        """Makes rows of what was measured, and returns the other ways. ``seconds``: by name, as many of each."""
+        measured = [way for way in ways if seconds.get(str(way))]
+        if measured:
+            self._local_us += [each * 1e6 for each in seconds[_LOCAL]]
+        self._rows += [self._row(_times(way, seconds), spans.get(way)) for way in measured]
+        return [way for way in ways if way not in measured]
+
+    def _spans_of_the_default(self) -> Spans | None:
+        """By a wrapper with a hook, which the default does without; None on a GPU, and if there was no time."""
+        if self._device.type != "cpu":
+            return None
         spans = Spans()
         with self._steps([DEFAULT], {DEFAULT: spans}) as steps:
-            self._turns(steps, rounds=_SPAN_ROUNDS)
-        return spans
+            seconds = self._turns(steps, rounds=_SPAN_ROUNDS)
+        return spans if seconds.get(str(DEFAULT)) else None
 
     def _row(self, times: WayTimes, spans: Spans | None) -> WayTimes:
         way = times.communication
@@ -219,8 +237,8 @@ class _Choosing:
             return report
         with self._steps([DEFAULT, *finalists], {}) as steps:
             seconds = self._turns(steps, rounds=self._rounds_of_finals())
-        finals = tuple(_times(way, seconds) for way in (DEFAULT, *finalists))
-        return _decided(replace(report, finals=finals), seconds, finalists)
+        finals = tuple(_times(way, seconds) for way in (DEFAULT, *finalists) if seconds.get(str(way)))
+        return _decided(replace(report, finals=finals), seconds, [row.communication for row in finals[1:]])
 
     def _best_first(self) -> list[WayTimes]:
         return sorted(self._rows, key=lambda row: row.exposed_share)
@@ -229,21 +247,29 @@ class _Choosing:
     def _steps(
         self, ways: Sequence[Communication], spans: Mapping[Communication, Spans | None]
     ) -> Iterator[dict[str, Step]]:
-        """A step without communication, and one of each way, warmed up. ``spans``: where these note their buckets."""
-        contest = self._contest
-        steps: dict[str, Step] = {_LOCAL: partial(self._step, contest.model)}
+        """A step without communication, and one of each way, warmed up; of the first ways alone if the time is up
+        before. ``spans``: where these note their buckets."""
+        steps: dict[str, Step] = {_LOCAL: partial(self._step, self._contest.model)}
         try:
             for way in ways:
-                steps[str(way)] = self._warmed_up(way, spans.get(way))
-            steps[_LOCAL]()
+                warm = self._warmed_up(way, spans.get(way))
+                if warm is None:
+                    break
+                steps[str(way)] = warm
+            if len(steps) > 1:
+                steps[_LOCAL]()
             yield steps
         finally:
             steps.clear()
             gc.collect()  # wrappers are circular, have memory as large as all gradients, and hooks on the parameters
 
-    def _warmed_up(self, way: Communication, spans: Spans | None) -> Step:
-        model = wrapped(self._contest.model, way, spans=spans, **self._contest.options)
+    def _warmed_up(self, way: Communication, spans: Spans | None) -> Step | None:
+        # All ranks have the same parameters since the first look: to send them for each way takes as long as steps do.
+        options = {**self._contest.options, "init_sync": False}
+        model = wrapped(self._contest.model, way, spans=spans, **options)
         for _ in range(self._warm_up(way)):
+            if self._limit.is_over():
+                return None
             self._step(model)
         return partial(self._step, model, spans)
 
@@ -264,27 +290,26 @@ class _Choosing:
     def _rounds_of_finals(self) -> int:
         """Twice as many, or what the time allows, but so many that three of four can be better."""
         round_s = (_FINALISTS + 2) * self._rows[0].step_us / 1e6
-        left_s = self._contest.seconds - self._elapsed_s()
+        left_s = self._contest.seconds - self._limit.elapsed_s()
         return max(_LEAST_ROUNDS_OF_FINALS, min(2 * self._rounds, int(left_s / round_s)))
 
     def _turns(self, steps: Mapping[str, Step], *, rounds: int) -> dict[str, list[float]]:
-        return take_turns(steps, rounds=rounds, group=self._contest.group, device=self._device)
+        return take_turns(steps, rounds=rounds, limit=self._limit, device=self._device)
 
     def _fits(self, count: int) -> bool:
         """True where so many ways, each as slow as the default, leave the finals their time; the same on every rank."""
         needed_s = count * (_WARM_UP + self._rounds) * self._rows[0].step_us / 1e6
-        return self._elapsed_s() + needed_s < (1 - _SHARE_OF_FINALS) * self._contest.seconds
-
-    def _elapsed_s(self) -> float:
-        """The same on every rank."""
-        mine = time.perf_counter() - self._started_s
-        return _slowest([[mine]], group=self._contest.group, device=self._device)[0][0]
+        return self._limit.elapsed_s() + needed_s < (1 - _SHARE_OF_FINALS) * self._contest.seconds
 
 
 def _decided(
     report: CommunicationReport, seconds: Mapping[str, Sequence[float]], others: Sequence[Communication]
 ) -> CommunicationReport:
-    """With the choice between the default and others, by turns of all of them."""
+    """With the choice between the default and others, by turns of all of them: too few decide nothing."""
+    if len(seconds[_LOCAL]) < _ROUNDS_OF_SLOW:
+        return replace(
+            report, reason="time was up before another way had surely beaten DistributedDataParallel's default"
+        )
     gains_us = {way: longer_by_us(seconds[str(DEFAULT)], seconds[str(way)]) for way in others}
     clear = [way for way in others if _is_clear(gains_us[way])]
     if not clear:
@@ -332,26 +357,26 @@ Step = Callable[[], object]
 
 
 def take_turns(
-    steps: Mapping[str, Step], *, rounds: int, group: dist.ProcessGroup, device: torch.device
+    steps: Mapping[str, Step], *, rounds: int, limit: TimeLimit, device: torch.device
 ) -> dict[str, list[float]]:
     """The seconds of ``rounds`` steps of each kind, the same on every rank. In a round each kind comes once, in an
-    order that changes from round to round; a step begins on all ranks together. Every rank has to call it."""
+    order that changes from round to round; a step begins on all ranks together, unless the time is up: then there are
+    fewer rounds, or none. Every rank has to call it."""
     names = list(steps)
-    seconds: dict[str, list[float]] = {name: [] for name in names}
+    taken: list[list[float]] = []
     for number in range(rounds):
         first = number % len(names)
+        seconds: dict[str, float] = {}
         for name in [*names[first:], *names[:first]]:
-            seconds[name].append(_seconds(steps[name], group=group, device=device))
-    return dict(zip(names, _slowest([seconds[name] for name in names], group=group, device=device), strict=True))
-
-
-def _slowest(
-    seconds: Sequence[Sequence[float]], *, group: dist.ProcessGroup, device: torch.device
-) -> list[list[float]]:
-    """Each of these numbers as it is on the rank where it is the largest."""
-    numbers = torch.tensor(seconds, dtype=torch.float64, device=device)
-    dist.all_reduce(numbers, op=dist.ReduceOp.MAX, group=group)
-    return numbers.tolist()
+            _until_done(device)
+            if limit.is_over():  # where all ranks meet
+                break
+            seconds[name] = _seconds(steps[name], device=device)
+        if len(seconds) < len(names):
+            break
+        taken.append([seconds[name] for name in names])
+    slowest = limit.longest(taken) if taken else []
+    return {name: [each[place] for each in slowest] for place, name in enumerate(names)}
 
 
 def longer_by_us(seconds: Sequence[float], than: Sequence[float]) -> list[float]:
@@ -359,9 +384,7 @@ def longer_by_us(seconds: Sequence[float], than: Sequence[float]) -> list[float]
     return [(one - other) * 1e6 for one, other in zip(seconds, than, strict=True)]
 
 
-def _seconds(step: Step, *, group: dist.ProcessGroup, device: torch.device) -> float:
-    _until_done(device)
-    dist.barrier(group=group)
+def _seconds(step: Step, *, device: torch.device) -> float:
     started = time.perf_counter()
     step()
     _until_done(device)

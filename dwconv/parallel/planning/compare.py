@@ -15,7 +15,7 @@ from dwconv.parallel.planning.plan import COPIES_OF_PARAMETERS, LayerCost, Link,
 from dwconv.parallel.planning.shape import Shape
 from dwconv.parallel.planning.simulation import SimulatedStep, simulate
 
-_SURELY = 1.1
+SURELY = 1.1
 """Simulated steps of real ones are off by 10 % and less, but for few."""
 
 
@@ -57,7 +57,7 @@ class Proposal:
     def best(self) -> SimulatedPlan:
         """The one to take: data parallelism, unless a pipeline is faster by more than simulated steps are off."""
         least, plain = self.candidates[0], self.data_parallel
-        return plain if plain and plain.step.step_us <= _SURELY * least.step.step_us else least
+        return plain if plain and plain.step.step_us <= SURELY * least.step.step_us else least
 
     def best_of(self, stages: int | None) -> SimulatedPlan | None:
         """The one to take of so many stages, or of any; None if there is none."""
