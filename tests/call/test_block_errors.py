@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from dwconv.call.frozen_forward import plain_class
+from tests.call.block_checks import alone_is_not_planted, plant_block
 from tests.call.block_parts import SIZE, Parts, in_double, ran
-from tests.planted_records import plant, workload_of
 
-pytestmark = pytest.mark.filterwarnings("ignore:.* on PyTorch's own op")
+pytestmark = alone_is_not_planted
 SEEDS = 11
 
 
@@ -38,7 +38,7 @@ def drawn(model: nn.Module, seed: int, dtype: torch.dtype) -> tuple[Tensor, Tens
 )
 def test_errors_are_no_larger_than_pytorchs(logs, block, dtype, allowed):
     """Near a kink of an activation one element on the other side is most of the error: medians of several draws."""
-    plant(logs / "cpu.jsonl", [workload_of(shape=SIZE, block=block, dtype=dtype)])
+    plant_block(logs, block, dtype=dtype)
     number_type = getattr(torch, dtype)
     model = Parts(block)
     errors: list[list[Tensor]] = []

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-import copy
-
 import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-import dwconv
-from dwconv.discovery import discover
+from tests.call.block_checks import (
+    alone_is_not_planted,
+    assert_compiled_is_one_op,
+    assert_cpp_runs_it_alone,
+    assert_right_in_16_bits,
+    assert_runs_as_one,
+    assert_shows_it_and_converts,
+    each_way,
+    plant_block,
+)
 from tests.call.block_parts import (
     CHANNELS,
     SIZE_3D,
@@ -19,38 +25,28 @@ from tests.call.block_parts import (
     assert_same,
     blocks_in_evaluation,
     drawn,
-    in_double,
     in_evaluation,
-    python_runs_no_block,
     ran,
-    step,
     trace,
-    written,
 )
 from tests.native_needed import both_ways
-from tests.planted_records import plant, workload_of
 
-pytestmark = pytest.mark.filterwarnings("ignore:.* on PyTorch's own op")  # the convolution alone is not planted
+pytestmark = alone_is_not_planted
 
-KERNEL = (3, 3, 3)
 BLOCK = "bn+relu6,bn+hardswish"
 
 
-def planted(logs, block=BLOCK, passes=None, **options) -> None:
-    workload = workload_of(**{"shape": SIZE_3D, "kernel": KERNEL, "block": block, **options})
-    plant(logs / "cpu.jsonl", [workload], passes=passes)
+def planted(logs, block: str = BLOCK, **options) -> None:
+    plant_block(logs, block, shape=SIZE_3D, **options)
 
 
-@both_ways
-@pytest.mark.parametrize("kind", ["", "written"])
-@pytest.mark.parametrize(
-    "block", [BLOCK, "in+relu,in+silu", "frozen+relu6,frozen+relu6", "none,bn+relu", "bn+silu,none", "none,in+relu"]
+@each_way(
+    [BLOCK, "in+relu,in+silu", "frozen+relu6,frozen+relu6", "none,bn+relu", "bn+silu,none", "none,in+relu"],
+    kinds=["", "written"],
 )
 def test_it_runs_as_one(logs, block, kind, way):
     planted(logs, block)
-    model = Parts(block, axes=3)
-    assert_same(written(model) if kind else model, drawn(SIZE_3D))
-    assert ran() == (2, 2)
+    assert_runs_as_one(block, kind, drawn(SIZE_3D))
 
 
 @both_ways
@@ -68,15 +64,7 @@ def test_with_a_stride(logs, way):
 def test_images_of_16_bits(logs, name, way):
     block = "bn+silu,bn+silu"
     planted(logs, block, dtype=name)
-    dtype, allowed = {"bfloat16": (torch.bfloat16, 3e-2), "float16": (torch.float16, 5e-3)}[name]
-    model, x = Parts(block, axes=3), drawn(SIZE_3D).detach().to(dtype).requires_grad_()
-    exact = in_double(model)
-    for _ in range(2):
-        with torch.autocast("cpu", dtype):
-            found = step(model, x)
-        for got, wanted in zip(found, step(exact, x.detach().double().requires_grad_()), strict=True):
-            assert float((got.double() - wanted.double()).norm()) <= allowed * float(wanted.double().norm()) + allowed
-    assert ran() == (2, 2)
+    assert_right_in_16_bits(Parts(block, axes=3), drawn(SIZE_3D), name)
 
 
 @both_ways
@@ -89,13 +77,7 @@ def test_in_evaluation_it_is_one(logs, way):
 @both_ways
 def test_cpp_runs_it_alone(logs, way, monkeypatch):
     planted(logs)
-    model, x = Parts(BLOCK, axes=3), drawn(SIZE_3D)
-    expected = step(model, x)
-    if way == "compiled":
-        python_runs_no_block(monkeypatch)
-    for got, wanted in zip(step(model, x)[:-6], expected[:-6], strict=True):  # without running statistics
-        assert torch.equal(got, wanted)
-    assert ran() == (2, 2)
+    assert_cpp_runs_it_alone(Parts(BLOCK, axes=3), drawn(SIZE_3D), way, monkeypatch, learns=True)
 
 
 @both_ways
@@ -122,13 +104,7 @@ def test_a_norm_of_other_images_is_none(logs, kind):
 
 def test_compiled_it_is_one_op_of_the_graph(logs):
     planted(logs)
-    model, x = Parts(BLOCK, axes=3), drawn(SIZE_3D)
-    exact = copy.deepcopy(model)
-    torch._dynamo.reset()
-    compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
-    for got, right in zip(step(compiled, x), step(exact, x), strict=True):
-        torch.testing.assert_close(got, right, rtol=1e-4, atol=1e-4)
-    assert ran() == (2, 2)
+    assert_compiled_is_one_op(Parts(BLOCK, axes=3), drawn(SIZE_3D))
 
 
 class Net(nn.Module):
@@ -146,10 +122,5 @@ class Net(nn.Module):
 @pytest.mark.parametrize(("norm", "block"), [(nn.BatchNorm3d, BLOCK), (nn.InstanceNorm3d, "in+relu6,in+hardswish")])
 def test_a_model_shows_it_and_converts(logs, norm, block):
     planted(logs, block)
-    model, x = Net(norm).to(memory_format=torch.channels_last_3d), drawn(SIZE_3D)
-    (found,) = discover(model, x).blocks
-    assert str(found.problem.block) == block
-    dwconv.convert(model, x, blocks=True, seconds=0)
-    assert f"block {block} from norm1 runs as one" in str(dwconv.summary(model))
-    assert_same(model, x)
-    assert ran() == (2, 2)
+    model = Net(norm).to(memory_format=torch.channels_last_3d)
+    assert_shows_it_and_converts(model, drawn(SIZE_3D), block, starts="norm1")

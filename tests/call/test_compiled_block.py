@@ -14,10 +14,11 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 import dwconv
 from dwconv.call import block_call, blocks
 from dwconv.system import versions
+from tests.call.block_checks import alone_is_not_planted, plant_block
 from tests.call.block_parts import SIZE, WHOLE, Parts, assert_same, drawn, in_double, ran, step, written
 from tests.planted_records import plant, workload_of
 
-pytestmark = pytest.mark.filterwarnings("ignore:.* on PyTorch's own op")  # the convolution alone is not planted
+pytestmark = alone_is_not_planted
 ONE = ["block_forward", "block_backward"]
 
 
@@ -28,7 +29,7 @@ def afresh():
 
 @pytest.fixture
 def planted(logs):
-    plant(logs / "cpu.jsonl", [workload_of(shape=SIZE, block=WHOLE)])
+    plant_block(logs, WHOLE)
 
 
 def compiled(model: nn.Module, seen: list[str], **options: bool) -> nn.Module:
@@ -48,7 +49,7 @@ def compiled(model: nn.Module, seen: list[str], **options: bool) -> nn.Module:
 )
 def test_a_block_is_one_op_each_way(logs, block, inplace, bias):
     """A second norm takes a bias away again."""
-    plant(logs / "cpu.jsonl", [workload_of(shape=SIZE, block=block)])
+    plant_block(logs, block)
     model, seen = Parts(block, inplace=inplace, bias=bias), []
     exact = in_double(model)
     assert_same(compiled(model, seen, fullgraph=True), drawn(), exact=exact)
@@ -56,7 +57,7 @@ def test_a_block_is_one_op_each_way(logs, block, inplace, bias):
 
 
 def test_images_of_16_bits_under_autocast(logs):
-    plant(logs / "cpu.jsonl", [workload_of(shape=SIZE, block=WHOLE, dtype="bfloat16")])
+    plant_block(logs, WHOLE, dtype="bfloat16")
     model, seen, x = Parts(WHOLE), [], drawn().detach().bfloat16().requires_grad_()
     exact = in_double(model)
     with torch.autocast("cpu", torch.bfloat16):
@@ -111,7 +112,7 @@ def test_what_is_another_block_now_stays(planted, case):
 
 
 def test_what_is_slower_stays(logs):
-    plant(logs / "cpu.jsonl", [workload_of(shape=SIZE, block=WHOLE)], baseline_us=20.0)
+    plant_block(logs, WHOLE, baseline_us=20.0)
     model, seen = Parts(WHOLE), []
     exact = in_double(model)
     assert_same(compiled(model, seen, fullgraph=True), drawn(), exact=exact)

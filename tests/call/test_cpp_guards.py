@@ -11,6 +11,7 @@ from torch import nn
 import dwconv
 from dwconv.call.call_plan import plans
 from dwconv.call.frozen_forward import plain_class
+from tests.call.block_checks import plant_block
 from tests.call.block_parts import CHANNELS, SIZE, WHOLE, Parts, drawn, ran
 from tests.native_needed import needs_native
 from tests.planted_records import plant, workload_of
@@ -22,7 +23,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.* on PyTorch's own op")
 def model(logs) -> Parts:
     """Whose block C++ has learnt, and runs."""
     needs_native()
-    plant(logs / "cpu.jsonl", [workload_of(shape=SIZE, block=WHOLE)])
+    plant_block(logs, WHOLE)
     made = Parts(WHOLE)
     for _ in range(2):
         z = made(drawn())

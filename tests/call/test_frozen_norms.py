@@ -3,16 +3,24 @@ train or not, of PyTorch's BatchNorm or of modules that are no more than a scale
 
 from __future__ import annotations
 
-import copy
-
 import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from tests.call.block_checks import (
+    alone_is_not_planted,
+    assert_compiled_is_one_op,
+    assert_cpp_runs_it_alone,
+    assert_differentiable_again,
+    assert_right_in_16_bits,
+    assert_runs_as_one,
+    each_way,
+    images_kept,
+    plant_block,
+)
 from tests.call.block_parts import (
     CHANNELS,
-    SIZE,
     FrozenNorm,
     Parts,
     assert_infers_the_same,
@@ -23,36 +31,28 @@ from tests.call.block_parts import (
     freeze,
     in_double,
     in_evaluation,
-    python_runs_no_block,
     ran,
     step,
     trace,
     written,
 )
 from tests.native_needed import both_ways
-from tests.planted_records import plant, workload_of
 
-pytestmark = pytest.mark.filterwarnings("ignore:.* on PyTorch's own op")  # the convolution alone is not planted
+pytestmark = alone_is_not_planted
 
 FROZEN = "frozen+relu6,frozen+relu6"
 
 
-def planted(logs, block=FROZEN, **options) -> None:
-    plant(logs / "cpu.jsonl", [workload_of(shape=SIZE, block=block, **options)])
-
-
-@both_ways
-@pytest.mark.parametrize("kind", ["", "in place", "written"])
-@pytest.mark.parametrize(
-    "block",
-    [FROZEN, "frozen+relu,frozen+hardswish", "none,frozen+relu", "frozen+silu,none", "frozen,frozen",
-     "bn+relu,frozen+relu6", "frozen+relu,bn+silu", "frozen@0.01+relu,frozen@0.1+relu"],
+@each_way(
+    [
+        FROZEN, "frozen+relu,frozen+hardswish", "none,frozen+relu", "frozen+silu,none", "frozen,frozen",
+        "bn+relu,frozen+relu6", "frozen+relu,bn+silu", "frozen@0.01+relu,frozen@0.1+relu",
+    ],
+    kinds=["", "in place", "written"],
 )  # fmt: skip
 def test_it_runs_as_one(logs, block, kind, way):
-    planted(logs, block)
-    model = Parts(block, inplace=kind == "in place")
-    assert_same(written(model) if kind == "written" else model, drawn())
-    assert ran() == (2, 2)
+    plant_block(logs, block)
+    assert_runs_as_one(block, kind)
 
 
 def frozen_later(model: Parts) -> Parts:
@@ -64,7 +64,7 @@ def frozen_later(model: Parts) -> Parts:
 @both_ways
 @pytest.mark.parametrize("kind", ["", "written"])
 def test_norms_may_be_frozen_later_and_learn_again(logs, kind, way):
-    plant(logs / "cpu.jsonl", [workload_of(shape=SIZE, block=block) for block in ("bn+relu6,bn+relu6", FROZEN)])
+    plant_block(logs, "bn+relu6,bn+relu6", FROZEN)
     model = Parts("bn+relu6,bn+relu6")
     model = written(model) if kind else model
     assert_same(model, drawn())
@@ -82,7 +82,7 @@ def test_norms_may_be_frozen_later_and_learn_again(logs, kind, way):
 @both_ways
 @pytest.mark.parametrize("trains", [True, False])
 def test_affines_may_be_frozen_as_well(logs, trains, way):
-    planted(logs)
+    plant_block(logs, FROZEN)
     model = Parts(FROZEN)
     for norm in (model.bn1, model.bn2):
         norm.requires_grad_(trains)
@@ -94,7 +94,7 @@ def test_affines_may_be_frozen_as_well(logs, trains, way):
 @both_ways
 @pytest.mark.parametrize("bias", [False, True])
 def test_modules_of_buffers_are_frozen_norms(logs, bias, way):
-    planted(logs)
+    plant_block(logs, FROZEN)
     model = Parts("bn+relu6,bn+relu6", bias=bias)
     model.bn1, model.bn2 = FrozenNorm(CHANNELS), FrozenNorm(CHANNELS)
     trace(model)
@@ -115,8 +115,8 @@ def without_affine(channels: int) -> nn.BatchNorm2d:
 @both_ways
 @pytest.mark.parametrize("kind", [without_affine, nn.SyncBatchNorm])
 def test_norms_without_affines_and_across_processes_are_as_others(logs, kind, way):
-    planted(logs)
-    plant(logs / "cpu.jsonl", [workload_of(shape=SIZE, block="bn+relu6,bn+relu6")], passes=["inference"])
+    plant_block(logs, FROZEN)
+    plant_block(logs, "bn+relu6,bn+relu6", passes=["inference"])
     model = Parts("bn+relu6,bn+relu6")
     model.bn1, model.bn2 = kind(CHANNELS), kind(CHANNELS)
     trace(frozen_later(model))
@@ -139,7 +139,7 @@ class Looking(FrozenNorm):
 
 
 def test_a_module_may_look_whether_a_gradient_is_wanted(logs):
-    planted(logs)
+    plant_block(logs, FROZEN)
     model = Parts("bn+relu6,bn+relu6")
     model.bn1, model.bn2 = Looking(CHANNELS), Looking(CHANNELS)
     trace(model)
@@ -169,7 +169,7 @@ class OfItsMode(FrozenNorm):
 
 @pytest.mark.parametrize("kind", [Halved, Deciding, OfItsMode, OfGradients])
 def test_a_module_that_is_something_else_is_none(logs, kind):
-    planted(logs)
+    plant_block(logs, FROZEN)
     model = Parts("bn+relu6,bn+relu6")
     model.bn1, model.bn2 = kind(CHANNELS), kind(CHANNELS)
     trace(model)
@@ -178,7 +178,7 @@ def test_a_module_that_is_something_else_is_none(logs, kind):
 
 
 def test_in_16_bits_such_a_module_gives_float32(logs):
-    planted(logs, dtype="bfloat16")
+    plant_block(logs, FROZEN, dtype="bfloat16")
     model = Parts("bn+relu6,bn+relu6")
     model.bn1, model.bn2 = FrozenNorm(CHANNELS), FrozenNorm(CHANNELS)
     trace(model)
@@ -192,7 +192,7 @@ def test_in_16_bits_such_a_module_gives_float32(logs):
 @pytest.mark.parametrize("block", [FROZEN, "none,frozen", "bn+relu6,frozen+relu"])
 def test_a_bias_goes_into_the_shift(logs, block, way):
     """It has a gradient here, as a norm that keeps its statistics takes nothing away."""
-    planted(logs, block)
+    plant_block(logs, block)
     assert_same(Parts(block, bias=True), drawn())
     assert ran() == (2, 2)
 
@@ -202,25 +202,15 @@ def test_a_bias_goes_into_the_shift(logs, block, way):
 @pytest.mark.parametrize("block", ["frozen+silu,frozen", "frozen+silu,frozen+silu", FROZEN])
 def test_images_of_16_bits(logs, block, name, way):
     """Beside a kink rounding decides which slope a value has: only few values are there."""
-    planted(logs, block, dtype=name)
-    dtype, allowed = {"bfloat16": (torch.bfloat16, 3e-2), "float16": (torch.float16, 5e-3)}[name]
-    model, x = Parts(block), drawn().detach().to(dtype).requires_grad_()
-    exact = in_double(model)
-    for _ in range(2):
-        with torch.autocast("cpu", dtype):
-            found = step(model, x)
-        expected = step(exact, x.detach().double().requires_grad_())
-        assert found[0].dtype is dtype
-        for got, wanted in zip(found, expected, strict=True):
-            off = float((got.double() - wanted.double()).norm())
-            assert off <= (0.4 if block == FROZEN else allowed) * float(wanted.double().norm())
-    assert ran() == (2, 2)
+    plant_block(logs, block, dtype=name)
+    allowed = 0.4 if block == FROZEN else None
+    assert_right_in_16_bits(Parts(block), drawn(), name, allowed=allowed, least=0.0)
 
 
 @both_ways
 def test_in_evaluation_it_is_one_with_gradients_as_well(logs, way):
-    planted(logs)
-    plant(logs / "cpu.jsonl", [workload_of(shape=SIZE, block="bn+relu6,bn+relu6")], passes=["inference"])
+    plant_block(logs, FROZEN)
+    plant_block(logs, "bn+relu6,bn+relu6", passes=["inference"])
     model = in_evaluation("bn+relu6,bn+relu6")
     assert_same(model, drawn())
     assert ran() == (2, 2) and blocks_in_evaluation() == 0
@@ -230,14 +220,10 @@ def test_in_evaluation_it_is_one_with_gradients_as_well(logs, way):
 
 @both_ways
 def test_cpp_runs_it_alone(logs, way, monkeypatch):
-    planted(logs)
-    model, x = Parts(FROZEN), drawn()
-    expected = step(model, x)
-    if way == "compiled":
-        python_runs_no_block(monkeypatch)
-    for got, wanted in zip(step(model, x), expected, strict=True):
-        assert torch.equal(got, wanted)
-    assert model.bn1.num_batches_tracked == 0 and ran() == (2, 2)
+    plant_block(logs, FROZEN)
+    model = Parts(FROZEN)
+    assert_cpp_runs_it_alone(model, drawn(), way, monkeypatch, learns=False)
+    assert model.bn1.num_batches_tracked == 0
 
 
 KEPT = {FROZEN: "xz", "frozen+relu,frozen": "x", "frozen+silu,frozen+silu": "xy", "bn+relu,bn+relu": "xy"}
@@ -246,62 +232,37 @@ KEPT = {FROZEN: "xz", "frozen+relu,frozen": "x", "frozen+silu,frozen+silu": "xy"
 @both_ways
 @pytest.mark.parametrize("block", KEPT)
 def test_only_what_is_needed_is_kept(logs, block, way):
-    planted(logs, block)
+    plant_block(logs, block)
     model, x = Parts(block), drawn()
     for _ in range(2):
-        kept: dict[int, Tensor] = {}
-
-        def pack(tensor: Tensor, kept: dict[int, Tensor] = kept) -> Tensor:
-            if tensor.numel() == x.numel():
-                kept[tensor.data_ptr()] = tensor
-            return tensor
-
-        with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-            z = model(x)
+        kept, z = images_kept(model, x)
         has_z = z.data_ptr() in kept
         assert len(kept) == len(KEPT[block]) and has_z is ("z" in KEPT[block]) and x.data_ptr() in kept
 
 
 @both_ways
 def test_saved_tensors_may_come_back_lying_otherwise(logs, way):
-    planted(logs)
+    plant_block(logs, FROZEN)
     assert_same_where_saved_tensors_lie_otherwise(Parts(FROZEN))
     assert ran()[0] == 3
 
 
 @both_ways
 def test_it_can_be_differentiated_again(logs, way):
-    planted(logs)
-    model, x = Parts(FROZEN), drawn()
-    exact, given = in_double(model), x.detach().double().requires_grad_()
-    found = []
-    for each, leaf in ((model, x), (exact, given)):
-        for _ in range(2):
-            gradients = torch.autograd.grad(each(leaf).square().sum(), [leaf, *each.parameters()], create_graph=True)
-            again = torch.autograd.grad(sum(each.square().sum() for each in gradients), [leaf, *each.parameters()])
-        found.append([*gradients, *again])
-    for got, wanted in zip(*found, strict=True):
-        scale = float(wanted.abs().max())
-        torch.testing.assert_close(got.double(), wanted, rtol=1e-3, atol=1e-3 * scale)
+    plant_block(logs, FROZEN)
+    assert_differentiable_again(Parts(FROZEN), drawn())
 
 
 def test_compiled_it_is_one_op_of_the_graph(logs):
-    planted(logs)
-    model, x = Parts(FROZEN), drawn()
-    exact = copy.deepcopy(model)
-    torch._dynamo.reset()
-    compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
-    found, wanted = (step(each, x) for each in (compiled, exact))
-    for got, right in zip(found, wanted, strict=True):
-        torch.testing.assert_close(got, right, rtol=1e-4, atol=1e-4)
-    assert ran() == (2, 2)
+    plant_block(logs, FROZEN)
+    assert_compiled_is_one_op(Parts(FROZEN), drawn())
 
 
 @both_ways
 @pytest.mark.parametrize("block", [FROZEN, "bn+relu6,frozen+relu6"])
 def test_what_is_made_of_the_result_in_place_changes_no_gradient(logs, block, way):
     """PyTorch's ReLU6 keeps what it is given: its result may be changed. Then z is computed once more."""
-    planted(logs, block)
+    plant_block(logs, block)
     model, x = Parts(block), drawn()
     exact, given = in_double(model), x.detach().double().requires_grad_()
     for _ in range(2):

@@ -17,6 +17,7 @@ import dwconv
 from dwconv.call import functional
 from dwconv.call.deferred import Deferred
 from dwconv.errors import DwconvWarning
+from tests.call.block_checks import plant_block
 from tests.call.block_parts import (
     CHANNELS,
     SIZE,
@@ -64,7 +65,7 @@ TRANSPARENT = {
 
 @pytest.fixture
 def planted(logs):
-    plant(logs / "cpu.jsonl", [workload_of(shape=SIZE, block=WHOLE)])
+    plant_block(logs, WHOLE)
 
 
 @both_ways
@@ -86,7 +87,7 @@ def test_blocks_run_as_one_where_a_mode_is_let_through(planted, mode, way, monke
 @both_ways
 @pytest.mark.parametrize("mode", TRANSPARENT)
 def test_so_do_blocks_in_evaluation(logs, mode, way):
-    plant(logs / "cpu.jsonl", [workload_of(shape=SIZE, block=WHOLE)], passes=["inference"])
+    plant_block(logs, WHOLE, passes=["inference"])
     model, x = in_evaluation(), drawn().detach()
     with TRANSPARENT[mode](), torch.no_grad():
         for _ in range(2):
@@ -186,7 +187,7 @@ def test_an_observer_sees_each_part_and_one_line_says_so(planted, mode, way):
 
 @pytest.mark.parametrize("mode", [Functions, Flops])
 def test_nothing_is_said_of_blocks_that_would_not_be_one(logs, mode):
-    plant(logs / "cpu.jsonl", [workload_of(shape=SIZE, block=WHOLE)], baseline_us=20.0)
+    plant_block(logs, WHOLE, baseline_us=20.0)
     model = Parts(WHOLE)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

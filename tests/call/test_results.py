@@ -16,7 +16,8 @@ import dwconv
 from dwconv.call import torch_ops
 from dwconv.call.call_plan import plans
 from dwconv.problems.workload import PASSES
-from tests.call.block_parts import SIZE, drawn, ran
+from tests.call.block_checks import plant_block
+from tests.call.block_parts import drawn, ran
 from tests.call.test_causal import CHANNELS, TAPS, inputs_of, plant_all, problem_of
 from tests.call.test_traced_layer_norm import BLOCK, Net
 from tests.native_needed import both_ways, go_through_python, needs_native
@@ -116,7 +117,7 @@ def test_nor_what_a_causal_convolution_gives(logs, way, pattern, tuned):
 @both_ways
 @pytest.mark.parametrize("trains", [True, False])
 def test_nor_what_a_block_with_layer_norm_gives(logs, way, trains):
-    plant(logs / "cpu.jsonl", [workload_of(shape=SIZE, block=BLOCK, bias=True)])
+    plant_block(logs, BLOCK, bias=True)
     model, x = Net(), drawn()
     model.linear = nn.Identity()
     for _ in range(3):  # Python follows the first, and C++ the next ones

@@ -10,11 +10,11 @@ from torch import nn
 
 import dwconv
 from dwconv.call.frozen_forward import plain_class
+from tests.call.block_checks import alone_is_not_planted, plant_block
 from tests.call.block_parts import SIZE, WHOLE, Parts, ran, trace
 from tests.native_needed import both_ways, go_through_python, needs_native
-from tests.planted_records import plant, workload_of
 
-pytestmark = pytest.mark.filterwarnings("ignore:.* on PyTorch's own op")
+pytestmark = alone_is_not_planted
 STEPS = 6
 
 
@@ -77,7 +77,7 @@ CASES = [
 
 @pytest.mark.parametrize(("block", "kind", "dtype"), CASES)
 def test_python_gives_the_bits_of_cpp(logs, block, kind, dtype, monkeypatch):
-    plant(logs / "cpu.jsonl", [workload_of(shape=SIZE, block=block, dtype=dtype)])
+    plant_block(logs, block, dtype=dtype)
     number_type = getattr(torch, dtype)
     needs_native()
     in_cpp = trained(made(block, kind), number_type)
@@ -93,7 +93,7 @@ def test_python_gives_the_bits_of_cpp(logs, block, kind, dtype, monkeypatch):
 @both_ways
 @pytest.mark.parametrize("kind", ["0.1", "a third", "the mean of all batches", "with gaps"])
 def test_they_are_as_near_to_exact_ones_as_pytorchs(logs, kind, way):
-    plant(logs / "cpu.jsonl", [workload_of(shape=SIZE, block=WHOLE)])
+    plant_block(logs, WHOLE)
     model = made(WHOLE, kind)
     plain, exact = copy.deepcopy(model), copy.deepcopy(model).double()
     for each in (plain, exact):

@@ -18,10 +18,10 @@ import dwconv
 from dwconv.call.call_plan import plans
 from dwconv.discovery import discover
 from dwconv.tuner import model_race
+from tests.call.block_checks import plant_block
 from tests.call.block_parts import drawn
 from tests.discovery.test_decided import Net, net
 from tests.native_needed import both_ways
-from tests.planted_records import plant, workload_of
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:.* on PyTorch's own op", "ignore::torch.jit.TracerWarning", "ignore::DeprecationWarning"
@@ -195,8 +195,8 @@ WRONG = [call(), call(X, X, X, X), call(X, nothing=1), call(None), call(X, **{"s
 @pytest.fixture(autouse=True)
 def known(logs, monkeypatch):
     monkeypatch.setattr(model_race, "race_for", lambda *args, **kwargs: [])
-    plant(logs / "cpu.jsonl", [workload_of(shape=SIZE, block=BLOCK)])
-    plant(logs / "cpu.jsonl", [workload_of(shape=SIZE, block=BLOCK)], passes=["inference"])
+    plant_block(logs, BLOCK)
+    plant_block(logs, BLOCK, passes=["inference"])
     torch._dynamo.reset()
 
 

@@ -17,6 +17,7 @@ from dwconv.call import blocks, traced
 from dwconv.call.call_plan import plans
 from dwconv.call.frozen_forward import plain_class
 from dwconv.errors import InvalidCall
+from tests.call.block_checks import alone_is_not_planted, assert_runs_as_one, each_way, plant_block
 from tests.call.block_parts import (
     CHANNELS,
     OTHERS,
@@ -34,24 +35,19 @@ from tests.call.block_parts import (
     written,
 )
 from tests.native_needed import both_ways
-from tests.planted_records import plant, workload_of
 
-pytestmark = pytest.mark.filterwarnings("ignore:.* on PyTorch's own op")  # the convolution alone is not planted
+pytestmark = alone_is_not_planted
 
 
 @pytest.fixture
 def planted(logs):
-    plant(logs / "cpu.jsonl", [workload_of(shape=SIZE, block=WHOLE)])
+    plant_block(logs, WHOLE)
 
 
-@both_ways
-@pytest.mark.parametrize("kind", ["", "in place", "written"])
-@pytest.mark.parametrize("block", [WHOLE, "none,bn+relu", "bn+silu,none", "bn,bn"])
+@each_way([WHOLE, "none,bn+relu", "bn+silu,none", "bn,bn"], kinds=["", "in place", "written"])
 def test_a_block_runs_as_one(logs, block, kind, way):
-    plant(logs / "cpu.jsonl", [workload_of(shape=SIZE, block=block)])
-    model = Parts(block, inplace=kind == "in place")
-    assert_same(written(model) if kind == "written" else model, drawn())
-    assert ran() == (2, 2)
+    plant_block(logs, block)
+    assert_runs_as_one(block, kind)
     assert not [plan for plan in plans() if not plan.problem.block and plan.problem.dtype is torch.float32]
 
 
@@ -59,7 +55,7 @@ def test_a_block_runs_as_one(logs, block, kind, way):
 @pytest.mark.parametrize("block", [WHOLE, "none,bn+relu", "bn+silu,none"])
 def test_running_variances_are_of_as_many_values_as_their_image_has(logs, block, way):
     """With a stride x has four times as many as y."""
-    plant(logs / "cpu.jsonl", [workload_of(shape=SIZE, stride=(2, 2), block=block)])
+    plant_block(logs, block, stride=2)
     model = Parts(block, stride=2)
     model.bn1.momentum = model.bn2.momentum = 1.0
     trace(model)
@@ -72,7 +68,7 @@ def test_running_variances_are_of_as_many_values_as_their_image_has(logs, block,
 @both_ways
 def test_no_python_runs_where_cpp_can(logs, way, is_autocast, kind, monkeypatch):
     dtype = torch.bfloat16 if is_autocast else torch.float32
-    plant(logs / "cpu.jsonl", [workload_of(shape=SIZE, block=WHOLE, dtype=str(dtype).removeprefix("torch."))])
+    plant_block(logs, WHOLE, dtype=str(dtype).removeprefix("torch."))
     model, x = Parts(WHOLE), drawn().detach().to(dtype).requires_grad_()
     model = written(model) if kind else model
     with torch.autocast("cpu", torch.bfloat16, enabled=is_autocast):
@@ -114,7 +110,7 @@ def test_the_gradient_of_the_result_may_lie_in_any_way(planted, lies, way):
 @pytest.mark.parametrize("block", [WHOLE, "none,bn+relu", "bn+silu,none"])
 def test_a_second_norm_takes_a_bias_away_again(logs, block, way, is_later):
     """The running mean learns of it, and its gradient is zero. Nothing takes it away where there is no such norm."""
-    plant(logs / "cpu.jsonl", [workload_of(shape=SIZE, block=block)])
+    plant_block(logs, block)
     model = Parts(block, bias=not is_later)
     if is_later:
         model.conv.bias = nn.Parameter(torch.ones(CHANNELS))
@@ -141,7 +137,7 @@ DTYPES = {"bfloat16": (torch.bfloat16, 2e-2), "float16": (torch.float16, 3e-3)}
 @pytest.mark.parametrize("name", DTYPES)
 def test_images_of_16_bits(logs, name, is_autocast, way):
     """Norms hold float32; a weight does under autocast. Half of the bits are kept for the backward pass."""
-    plant(logs / "cpu.jsonl", [workload_of(shape=SIZE, block=WHOLE, dtype=name)])
+    plant_block(logs, WHOLE, dtype=name)
     dtype, allowed = DTYPES[name]
     model, x = Parts(WHOLE, bias=is_autocast), drawn().detach().to(dtype).requires_grad_()
     exact = in_double(model)
@@ -224,7 +220,7 @@ def test_twice_differentiable(logs, between, way):
         first = torch.autograd.grad(z.pow(2).sum(), [x, *model.parameters()], create_graph=True)
         return torch.autograd.grad(sum(each.pow(2).sum() for each in first), [x, *model.parameters()])
 
-    plant(logs / "cpu.jsonl", [workload_of(shape=SIZE, block="bn+silu,none")])
+    plant_block(logs, "bn+silu,none")
     model, x = Parts("bn+silu,none", between={"act1": torch.sin} if between else {}), drawn()
     expected = second(in_double(model), x.detach().double().requires_grad_())
     for _ in range(2):
@@ -241,7 +237,7 @@ def test_twice_differentiable_under_autocast(logs, way):
         (dx,) = torch.autograd.grad(model(x).double().pow(2).sum(), x, create_graph=True)
         return torch.autograd.grad(dx.double().pow(2).sum(), model.conv.weight)[0].double()
 
-    plant(logs / "cpu.jsonl", [workload_of(shape=SIZE, block="bn+silu,none", dtype="float16")])
+    plant_block(logs, "bn+silu,none", dtype="float16")
     model, x = Parts("bn+silu,none"), drawn().detach().half().requires_grad_()
     expected = second(in_double(model), x.detach().double().requires_grad_())
     for _ in range(2):
@@ -317,13 +313,13 @@ def test_it_is_one_only_where_it_can_be(planted, way):
 
 
 def test_it_is_not_one_where_it_was_measured_to_be_slower(logs):
-    plant(logs / "cpu.jsonl", [workload_of(shape=SIZE, block=WHOLE)], baseline_us=20.0)
+    plant_block(logs, WHOLE, baseline_us=20.0)
     assert_same(Parts(WHOLE), drawn())
     assert ran() == (0, 0)
 
 
 def test_one_value_per_channel_is_pytorchs_error(logs):
-    plant(logs / "cpu.jsonl", [workload_of(shape=(1, 8, 1, 1), block=WHOLE)])
+    plant_block(logs, WHOLE, shape=(1, 8, 1, 1))
     with pytest.raises(ValueError, match="more than 1 value per channel"):
         Parts(WHOLE)(drawn((1, 8, 1, 1)))
 

@@ -24,9 +24,9 @@ from dwconv.call.call_plan import plans
 from dwconv.problems.workload import BLOCK_PASSES
 from dwconv.tuner import model_race
 from tests import forked
-from tests.call.block_parts import CHANNELS, SIZE, WHOLE, drawn, step
+from tests.call.block_checks import plant_block
+from tests.call.block_parts import CHANNELS, WHOLE, drawn, step
 from tests.native_needed import both_ways
-from tests.planted_records import plant, workload_of
 
 pytestmark = pytest.mark.filterwarnings("ignore:.* on PyTorch's own op", "ignore::FutureWarning")
 KINDS, WAYS = ("Sequential", "written"), ("compiled", "interpreted")
@@ -102,8 +102,8 @@ def known(logs, monkeypatch):
     """What a race would have found, in each mode and in 16 bits."""
     monkeypatch.setattr(model_race, "race_for", lambda *args, **kwargs: [])
     for dtype in ("float32", "bfloat16"):
-        plant(logs / "cpu.jsonl", [workload_of(shape=SIZE, block=WHOLE, dtype=dtype)])
-    plant(logs / "cpu.jsonl", [workload_of(shape=SIZE, block=WHOLE)], passes=["inference"])
+        plant_block(logs, WHOLE, dtype=dtype)
+    plant_block(logs, WHOLE, passes=["inference"])
 
 
 @pytest.fixture

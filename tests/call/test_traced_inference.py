@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from dwconv.problems.workload import BLOCK_PASSES, EVAL_PASSES
+from tests.call.block_checks import alone_is_not_planted, each_way, plant_block
 from tests.call.block_parts import (
     MODES,
     OTHERS,
@@ -29,13 +30,12 @@ from tests.call.block_parts import (
     written,
 )
 from tests.native_needed import both_ways
-from tests.planted_records import plant, workload_of
 
-pytestmark = pytest.mark.filterwarnings("ignore:.* on PyTorch's own op")  # the convolution alone is not planted
+pytestmark = alone_is_not_planted
 
 
 def known(logs, block: str = WHOLE, **other) -> None:
-    plant(logs / "cpu.jsonl", [workload_of(shape=SIZE, block=block, **other)], passes=["inference"])
+    plant_block(logs, block, passes=["inference"], **other)
 
 
 @pytest.fixture
@@ -43,9 +43,7 @@ def planted(logs):
     known(logs)
 
 
-@both_ways
-@pytest.mark.parametrize("kind", ["", "in place", "written"])
-@pytest.mark.parametrize("block", [WHOLE, "none,bn+relu", "bn+silu,none", "bn,bn"])
+@each_way([WHOLE, "none,bn+relu", "bn+silu,none", "bn,bn"], kinds=["", "in place", "written"])
 def test_a_block_runs_as_one(logs, block, kind, way):
     known(logs, block)
     model = in_evaluation(block, inplace=kind == "in place")
@@ -136,7 +134,7 @@ def test_what_is_replaced_between_calls_is_read_anew(planted, change, way):
 
 
 def test_one_value_per_channel_is_one(logs):
-    plant(logs / "cpu.jsonl", [workload_of(shape=(1, 8, 1, 1), block=WHOLE)], passes=["inference"])
+    plant_block(logs, WHOLE, shape=(1, 8, 1, 1), passes=["inference"])
     assert_infers_the_same(in_evaluation(), x=drawn((1, 8, 1, 1)).detach())
     assert blocks_in_evaluation() == 2
 
@@ -152,7 +150,7 @@ def test_frozen_in_a_model_that_trains_it_is_right(planted):
 @both_ways
 def test_train_evaluate_train_evaluate(logs, way):
     """Every epoch: each mode as one, with the statistics of its moment; with gradients, evaluation is one by one."""
-    plant(logs / "cpu.jsonl", [workload_of(shape=SIZE, block=WHOLE)], passes=[*BLOCK_PASSES, *EVAL_PASSES])
+    plant_block(logs, WHOLE, passes=[*BLOCK_PASSES, *EVAL_PASSES])
     model = Parts(WHOLE)
     for epoch in (1, 2):
         assert_same(model.train(), drawn())
@@ -203,7 +201,7 @@ def test_images_of_inference_mode_are_not_trained_on(planted):
 
 
 def test_it_is_not_one_where_it_was_measured_to_be_slower(logs):
-    plant(logs / "cpu.jsonl", [workload_of(shape=SIZE, block=WHOLE)], passes=["inference"], baseline_us=20.0)
+    plant_block(logs, WHOLE, passes=["inference"], baseline_us=20.0)
     with torch.no_grad():
         in_evaluation()(drawn().detach())
     assert blocks_in_evaluation() == 0

@@ -13,6 +13,7 @@ import dwconv
 from dwconv.call import block_call
 from dwconv.call.frozen_forward import plain_class
 from dwconv.discovery import discover
+from tests.call.block_checks import alone_is_not_planted, plant_block
 from tests.call.block_parts import (
     CHANNELS,
     SIZE,
@@ -27,9 +28,8 @@ from tests.call.block_parts import (
     trace,
 )
 from tests.native_needed import both_ways
-from tests.planted_records import plant, workload_of
 
-pytestmark = pytest.mark.filterwarnings("ignore:.* on PyTorch's own op")  # the convolution alone is not planted
+pytestmark = alone_is_not_planted
 
 BLOCK = "none,ln@1e-06"
 
@@ -74,7 +74,8 @@ class Net(nn.Module):
 
 @pytest.fixture
 def planted(logs):
-    plant(logs / "cpu.jsonl", [workload_of(shape=SIZE, block=BLOCK, bias=bias) for bias in (False, True)])
+    for bias in (False, True):
+        plant_block(logs, BLOCK, bias=bias)
 
 
 @both_ways
@@ -106,7 +107,7 @@ def test_a_bias_of_another_class_gives_the_same(planted, way):
 @both_ways
 @pytest.mark.parametrize("bias", [False, True], ids=["one is there now", "it is gone"])
 def test_another_bias_than_was_traced_gives_the_same(logs, bias, way):
-    plant(logs / "cpu.jsonl", [workload_of(shape=SIZE, block=BLOCK, bias=bias)])
+    plant_block(logs, BLOCK, bias=bias)
     model = Net(bias=bias)
     model.conv.bias = None if bias else nn.Parameter(torch.ones(CHANNELS))
     assert_same(model, drawn())
@@ -172,9 +173,8 @@ def test_second_derivatives(planted, way):
 @pytest.mark.parametrize("name", ["bfloat16", "float16"])
 def test_under_autocast_it_is_one_where_x_has_the_type_of_autocast(logs, name, bias, way):
     """And gives what PyTorch's ops give; elsewhere these run. What a norm holds stays float32."""
-    plant(
-        logs / "cpu.jsonl", [workload_of(shape=SIZE, block=BLOCK, bias=bias, dtype=each) for each in ("float32", name)]
-    )
+    for each in ("float32", name):
+        plant_block(logs, BLOCK, bias=bias, dtype=each)
     dtype = getattr(torch, name)
     model, x = Net(bias=bias), drawn().detach().to(dtype).requires_grad_()
     model.linear = nn.Identity()
@@ -196,7 +196,7 @@ def test_under_autocast_it_is_one_where_x_has_the_type_of_autocast(logs, name, b
 
 def test_under_autocast_it_is_not_one_where_pytorchs_gives_float32(logs, monkeypatch):
     """As on a GPU."""
-    plant(logs / "cpu.jsonl", [workload_of(shape=SIZE, block=BLOCK, bias=True, dtype="bfloat16")])
+    plant_block(logs, BLOCK, bias=True, dtype="bfloat16")
     monkeypatch.setattr(block_call, "_keeps", lambda statistics, kind, dtype: False)
     with torch.autocast("cpu", torch.bfloat16):
         Net()(drawn().detach().bfloat16())

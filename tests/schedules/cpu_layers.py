@@ -12,6 +12,8 @@ from tvm import ir, sym, tirx
 
 from dwconv.kernels import build
 from dwconv.kernels.kernel import Kernel
+from dwconv.measure.verify.cases import make_case
+from dwconv.measure.verify.verify import verify
 from dwconv.problems import reference
 from dwconv.problems.kernel_inputs import operands
 from dwconv.problems.target import CpuTarget
@@ -109,6 +111,14 @@ def assert_right(kernel: Kernel, workload: Workload) -> None:
     for result, answer in zip(results, answers, strict=True):
         assert answer.allowed is None
         assert torch.equal(result, answer.expected)
+
+
+def assert_verified(workload: Workload, config: Config) -> None:
+    """By the check that tuning makes, on usual numbers and on extreme ones."""
+    kernel = built(workload, config)
+    for data in ("normal", "extreme"):
+        verdict = verify(kernel, make_case(workload, data=data, seed=1))  # type: ignore[arg-type]
+        assert verdict.right, f"{config}: {verdict.reason}"
 
 
 def assert_stores_in_bounds(workload: Workload, config: Config) -> None:

@@ -11,12 +11,21 @@ import torch
 
 from dwconv.errors import NoTemplate
 from dwconv.measure.verify.cases import make_case
-from dwconv.measure.verify.verify import verify
 from dwconv.problems import block_reference
 from dwconv.problems.block import ACTIVATIONS, Activation, Block
 from dwconv.problems.workload import BLOCK_PASSES, DTYPES, EVAL_PASSES, IMAGES, DType, Pass, Workload
 from dwconv.schedules.space import Config
-from tests.schedules.cpu_layers import TARGET, TARGETS, built, config_in_turn, layer, run, some_configs, template_of
+from tests.schedules.cpu_layers import (
+    TARGET,
+    TARGETS,
+    assert_verified,
+    built,
+    config_in_turn,
+    layer,
+    run,
+    some_configs,
+    template_of,
+)
 from tests.turns import every
 
 LAYERS = {
@@ -54,6 +63,15 @@ def block(workload: Workload, pass_: Pass, text: str, dtype: DType = "float32") 
     return dataclasses.replace(workload, pass_=pass_, block=Block.parse(text), dtype=dtype)
 
 
+def param(
+    name: str, workload: Workload, turn: int, pass_: Pass, text: str, dtype: DType, *others: str, quick: bool
+) -> Any:
+    """Parameters of a test: a block around a layer, which of its configurations has its turn, and ``others``."""
+    marks = () if quick else pytest.mark.slow
+    name = "-".join((name, pass_, text, dtype, *others))
+    return pytest.param(block(workload, pass_, text, dtype), turn, *others, id=name, marks=marks)
+
+
 def cases() -> Iterator[Any]:
     """Every layer and pass, in turns in float32 and in one of the types of 16 bits, with blocks and configurations that
     take turns, too. A third is quick, and a sixth of them in both types."""
@@ -62,40 +80,34 @@ def cases() -> Iterator[Any]:
             narrow = DTYPES[1 + (turn + number) // 3 % 2]
             for at, (dtype, step) in enumerate((("float32", 3), (narrow, 6))):
                 text = BLOCKS[(turn + 2 * number + at) % len(BLOCKS)]
-                marks = () if (turn + number) % step == 0 else pytest.mark.slow
-                if not marks or (turn + number) % 2 == at:
-                    case = block(workload, pass_, text, dtype)  # type: ignore[arg-type]
-                    yield pytest.param(case, turn // 2 + number, id=f"{name}-{pass_}-{text}-{dtype}", marks=marks)
-
-
-@pytest.mark.parametrize(("workload", "turn"), list(cases()))
-def test_right_on_odd_shapes(workload: Workload, turn: int) -> None:
-    config = config_in_turn(workload, turn)
-    kernel = built(workload, config)
-    for data in ("normal", "extreme"):
-        verdict = verify(kernel, make_case(workload, data=data, seed=1))  # type: ignore[arg-type]
-        assert verdict.right, f"{config}: {verdict.reason}"
+                quick = (turn + number) % step == 0
+                if quick or (turn + number) % 2 == at:
+                    yield param(name, workload, turn // 2 + number, pass_, text, dtype, quick=quick)
 
 
 def frozen_cases() -> Iterator[Any]:
     """Every layer, in both passes and with blocks that take turns; of these a quarter is quick."""
     for turn, (name, workload) in enumerate(LAYERS.items()):
         for at in range(4):
-            pass_ = BLOCK_PASSES[(turn + at) % 2]
-            text = FROZEN[(3 * turn + at + at // 2) % len(FROZEN)]
+            pass_, text = BLOCK_PASSES[(turn + at) % 2], FROZEN[(3 * turn + at + at // 2) % len(FROZEN)]
             dtype = DTYPES[turn % 3] if at == 3 else "float32"
-            marks = () if (turn + at) % 4 == 0 else pytest.mark.slow
-            case = block(workload, pass_, text, dtype)
-            yield pytest.param(case, turn + at, id=f"{name}-{pass_}-{text}-{dtype}", marks=marks)
+            yield param(name, workload, turn + at, pass_, text, dtype, quick=(turn + at) % 4 == 0)
 
 
-@pytest.mark.parametrize(("workload", "turn"), list(frozen_cases()))
-def test_frozen_norms_are_right_on_odd_shapes(workload: Workload, turn: int) -> None:
-    config = config_in_turn(workload, turn)
-    kernel = built(workload, config)
-    for data in ("normal", "extreme"):
-        verdict = verify(kernel, make_case(workload, data=data, seed=1))  # type: ignore[arg-type]
-        assert verdict.right, f"{config}: {verdict.reason}"
+def cases_in_3d() -> Iterator[Any]:
+    """Every pass with norms of each kind, in turns in all types; a quarter is quick."""
+    blocks = ("bn+relu6,bn+relu6", "in+relu,in+silu", "frozen+relu6,frozen+relu6", "none,bn+relu", "bn+hardswish,none")
+    for turn, (name, workload) in enumerate(LAYERS_3D.items()):
+        for number, text in enumerate(blocks):
+            for at, pass_ in enumerate(BLOCK_PASSES if text.startswith("in") else EVERY_PASS):
+                dtype = DTYPES[(turn + number + at) % 3] if at == 1 else "float32"
+                quick = (turn + number + at) % 4 == 0
+                yield param(name, workload, turn + number + at, pass_, text, dtype, quick=quick)
+
+
+@pytest.mark.parametrize(("workload", "turn"), [*cases(), *frozen_cases(), *cases_in_3d()])
+def test_right_on_odd_shapes(workload: Workload, turn: int) -> None:
+    assert_verified(workload, config_in_turn(workload, turn))
 
 
 def cases_of_images() -> Iterator[Any]:
@@ -104,19 +116,14 @@ def cases_of_images() -> Iterator[Any]:
         for at in range(4):
             pass_, parallel = BLOCK_PASSES[(turn + at) % 2], ("images", "tasks")[at // 2]
             text, dtype = OF_IMAGES[(3 * turn + at) % len(OF_IMAGES)], DTYPES[turn % 3] if at == 3 else "float32"
-            marks = () if (turn + at) % 4 == 0 else pytest.mark.slow
-            case = block(dataclasses.replace(workload, batch=3), pass_, text, dtype)
-            yield pytest.param(case, turn + at, parallel, id=f"{name}-{pass_}-{text}-{dtype}-{parallel}", marks=marks)
+            several, quick = dataclasses.replace(workload, batch=3), (turn + at) % 4 == 0
+            yield param(name, several, turn + at, pass_, text, dtype, parallel, quick=quick)
 
 
 @pytest.mark.parametrize(("workload", "turn", "parallel"), list(cases_of_images()))
 def test_statistics_of_images_are_right_on_odd_shapes(workload: Workload, turn: int, parallel: str) -> None:
-    first = dict(config_in_turn(workload, turn).values)
-    config = Config.of(template_of(workload).name, **{**first, "parallel": parallel})
-    kernel = built(workload, config)
-    for data in ("normal", "extreme"):
-        verdict = verify(kernel, make_case(workload, data=data, seed=1))  # type: ignore[arg-type]
-        assert verdict.right, f"{config}: {verdict.reason}"
+    config = config_in_turn(workload, turn)
+    assert_verified(workload, Config.of(config.template, **{**dict(config.values), "parallel": parallel}))
 
 
 @pytest.mark.parametrize("pass_", BLOCK_PASSES)
@@ -144,27 +151,6 @@ def test_an_image_has_no_part_in_anothers_results(pass_: Pass) -> None:
 def test_in_evaluation_there_is_none_with_statistics_of_images() -> None:
     with pytest.raises(NoTemplate, match="the statistics of images are not given"):
         template_of(block(LAYERS["stride"], "inference", "in+relu,in+relu"))
-
-
-def cases_in_3d() -> Iterator[Any]:
-    """Every pass with norms of each kind, in turns in all types; a quarter is quick."""
-    blocks = ("bn+relu6,bn+relu6", "in+relu,in+silu", "frozen+relu6,frozen+relu6", "none,bn+relu", "bn+hardswish,none")
-    for turn, (name, workload) in enumerate(LAYERS_3D.items()):
-        for number, text in enumerate(blocks):
-            for at, pass_ in enumerate(BLOCK_PASSES if text.startswith("in") else EVERY_PASS):
-                dtype = DTYPES[(turn + number + at) % 3] if at == 1 else "float32"
-                marks = () if (turn + number + at) % 4 == 0 else pytest.mark.slow
-                case = block(workload, pass_, text, dtype)
-                yield pytest.param(case, turn + number + at, id=f"{name}-{pass_}-{text}-{dtype}", marks=marks)
-
-
-@pytest.mark.parametrize(("workload", "turn"), list(cases_in_3d()))
-def test_right_in_3d(workload: Workload, turn: int) -> None:
-    config = config_in_turn(workload, turn)
-    kernel = built(workload, config)
-    for data in ("normal", "extreme"):
-        verdict = verify(kernel, make_case(workload, data=data, seed=1))  # type: ignore[arg-type]
-        assert verdict.right, f"{config}: {verdict.reason}"
 
 
 def test_rows_over_padding_alone_have_no_kernel_of_a_frozen_norm() -> None:

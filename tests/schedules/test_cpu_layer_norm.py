@@ -15,7 +15,16 @@ from dwconv.measure.verify.verify import verify
 from dwconv.problems.block import Block
 from dwconv.problems.workload import BLOCK_PASSES, DTYPES, DType, Pass, Workload
 from dwconv.schedules.space import Config
-from tests.schedules.cpu_layers import TARGET, built, config_in_turn, layer, run, some_configs, template_of
+from tests.schedules.cpu_layers import (
+    TARGET,
+    assert_verified,
+    built,
+    config_in_turn,
+    layer,
+    run,
+    some_configs,
+    template_of,
+)
 from tests.schedules.test_cpu_block import LAYERS
 from tests.turns import every
 
@@ -41,11 +50,7 @@ def cases() -> Iterator[Any]:
 
 @pytest.mark.parametrize(("workload", "turn"), list(cases()))
 def test_right_on_odd_shapes(workload: Workload, turn: int) -> None:
-    config = config_in_turn(workload, turn)
-    kernel = built(workload, config)
-    for data in ("normal", "extreme"):
-        verdict = verify(kernel, make_case(workload, data=data, seed=1))  # type: ignore[arg-type]
-        assert verdict.right, f"{config}: {verdict.reason}"
+    assert_verified(workload, config_in_turn(workload, turn))
 
 
 CUTS = {
