@@ -130,16 +130,18 @@ class EnvironmentFailure(DwconvError):
 class WorkerError(DwconvError):
     """A request to a worker process ended without an answer.
 
-    ``shortage``: what the machine was short of, if that is the likely cause."""
+    ``shortage``: what the machine was short of, if that is the likely cause. ``is_nonsense``: the process sent
+    something other than an answer, as code that an earlier request left running may do."""
 
-    def __init__(self, message: str, *, shortage: Shortage | None = None) -> None:
+    def __init__(self, message: str, *, shortage: Shortage | None = None, is_nonsense: bool = False) -> None:
         super().__init__(message)
         self.shortage = shortage
+        self.is_nonsense = is_nonsense
 
     @property
     def may_be_the_machine(self) -> bool:
         """True if the request may not be the cause."""
-        return self.shortage is not None
+        return self.shortage is not None or self.is_nonsense
 
 
 class WorkerDied(WorkerError):
@@ -152,15 +154,6 @@ class WorkerCannotStart(WorkerDied):
 
 class WorkerTimeout(WorkerDied):
     """A worker process was ended because its answer took too long."""
-
-
-class NonsenseAnswer(WorkerDied):
-    """A worker process was ended because it sent something other than an answer to its request."""
-
-    @property
-    def may_be_the_machine(self) -> bool:
-        """True: code that an earlier request left running may have sent it."""
-        return True
 
 
 class RequestFailed(WorkerError):

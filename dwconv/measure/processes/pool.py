@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from dwconv import settings
-from dwconv.errors import EnvironmentFailure, NonsenseAnswer, Shortage, WorkerCannotStart, WorkerError, say
+from dwconv.errors import EnvironmentFailure, Shortage, WorkerCannotStart, WorkerError, say
 from dwconv.measure.processes.process import MEMORY_SHARE, IsolatedProcess, Misfit, wait_for_any
 from dwconv.system import memory
 
@@ -134,7 +134,7 @@ class Patience:
             if isinstance(error, WorkerCannotStart):
                 raise error
             return False
-        if isinstance(error, NonsenseAnswer):
+        if error.is_nonsense:
             return True
         if self._failures > len(settings.RETRY_PAUSES_S):
             raise EnvironmentFailure(f"the machine is short of {_name(error)}: {error}; {_way_out(error)}") from None

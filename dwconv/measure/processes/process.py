@@ -16,7 +16,6 @@ from typing import Any
 
 from dwconv import settings
 from dwconv.errors import (
-    NonsenseAnswer,
     RequestFailed,
     Shortage,
     WorkerCannotStart,
@@ -143,8 +142,8 @@ class IsolatedProcess:
 
     def collect(self) -> Any:
         """Wait for the answer. Raises RequestFailed with the reason if the handler raised, WorkerTimeout if it took
-        too long, NonsenseAnswer if it is none, WorkerDied if the process died; after these three the next request
-        starts another process. Raises WorkerCannotStart if the process cannot start."""
+        too long, WorkerDied if the process died or sent no answer; after these two the next request starts another
+        process. Raises WorkerCannotStart if the process cannot start."""
         try:
             wait_for_any([self])
         except BaseException:  # ctrl-C: an answer may still be on its way
@@ -310,8 +309,8 @@ class IsolatedProcess:
         return WorkerDied(f"{cause}: {words}" if words else cause, shortage=shortage)
 
 
-def _nonsense(what: str) -> NonsenseAnswer:
-    return NonsenseAnswer(f"its answer is invalid: {what}")
+def _nonsense(what: str) -> WorkerDied:
+    return WorkerDied(f"its answer is invalid: {what}", is_nonsense=True)
 
 
 def wait_for_any(processes: Sequence[IsolatedProcess]) -> list[IsolatedProcess]:
