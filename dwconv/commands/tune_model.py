@@ -17,12 +17,11 @@ from dwconv.commands.tune_arguments import passes_that_run
 from dwconv.discovery import Discovery, discover
 from dwconv.discovery.step import ExampleStep
 from dwconv.discovery.unchanged import unchanged
-from dwconv.dispatch.decide import target_of
 from dwconv.errors import DwconvError, DwconvWarning, InvalidWorkload, described_error
 from dwconv.measure.step_share import step_ratio_at_most
 from dwconv.model.by_name import load_model
 from dwconv.problems.problem import memory_format
-from dwconv.problems.target import Target
+from dwconv.problems.target import Target, target_of
 from dwconv.problems.workload import Workload, by
 
 _TOKENS = 2

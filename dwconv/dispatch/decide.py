@@ -30,7 +30,7 @@ from dwconv.errors import InvalidConfig, NoTemplate
 from dwconv.kernels.operand import MOST_ELEMENTS
 from dwconv.problems.as_written import tune_command
 from dwconv.problems.block import NOTHING
-from dwconv.problems.target import CpuTarget, Target, cpu_target, cuda_target
+from dwconv.problems.target import CpuTarget, Target, target_of
 from dwconv.problems.workload import Workload, by
 from dwconv.records.record import made_with
 from dwconv.system import versions
@@ -378,11 +378,3 @@ def _unknown(way: _Way) -> DispatchDecision:
         if record.measured and (other := made_with(record, versions.installed())):
             state = f"measured with {other} only"
     return on_pytorch(f"{state} on {target.device}", command=tune_command(workload))
-
-
-def target_of(device: torch.device) -> Target:
-    """The target of a PyTorch device: a CPU (with as many threads as PyTorch uses now) or a GPU."""
-    if device.type == "cpu":
-        return cpu_target()
-    with torch.cuda.device(device):
-        return cuda_target()

@@ -21,11 +21,11 @@ from dwconv.call.arguments import Arguments, Call
 from dwconv.call.call_plan import foresee, kernel_state
 from dwconv.call.maker import Maker
 from dwconv.call.transposed_call import TransposedArguments, TransposedCall
-from dwconv.dispatch.decide import target_of
 from dwconv.dispatch.knowledge import database
 from dwconv.errors import DwconvError
 from dwconv.nn import LAYERS, TRANSPOSED_LAYERS
 from dwconv.problems.problem import Problem
+from dwconv.problems.target import target_of
 from dwconv.records.database import Database
 from dwconv.system.versions import can_build
 

@@ -23,11 +23,10 @@ from dwconv.call.call_plan import decisions_for, kernel_state
 from dwconv.call.plan_kernels import PlanKernels
 from dwconv.discovery import Discovery
 from dwconv.dispatch import legality, loaded_packs, locked
-from dwconv.dispatch.decide import target_of
 from dwconv.dispatch.decision import DispatchDecision
 from dwconv.errors import InvalidConfig, InvalidWorkload, NoTemplate, warn
 from dwconv.problems.problem import Problem
-from dwconv.problems.target import CpuTarget, Target
+from dwconv.problems.target import CpuTarget, Target, target_of
 from dwconv.problems.workload import Pass
 from dwconv.schedules.template import Candidate
 from dwconv.tuner.model_race import gathered

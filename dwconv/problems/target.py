@@ -5,12 +5,15 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 from dwconv import settings
 from dwconv.errors import InvalidChoice, NoDevice
 from dwconv.system import cpu_facts
 from dwconv.system.cpu_facts import KiB, MiB
+
+if TYPE_CHECKING:
+    import torch
 
 ForcedVectorSet = Literal["avx512", "avx2", "neon"]
 FORCED_VECTOR_SETS: tuple[ForcedVectorSet, ...] = get_args(ForcedVectorSet)
@@ -301,6 +304,16 @@ def cuda_target() -> CudaTarget:
         clock_ghz=like.clock_ghz,
         limits=replace(like.limits, cache_bytes=facts.L2_cache_size or like.limits.cache_bytes),
     )
+
+
+def target_of(device: torch.device) -> Target:
+    """The target of a PyTorch device: a CPU (with as many threads as PyTorch uses now) or a GPU."""
+    if device.type == "cpu":
+        return cpu_target()
+    import torch
+
+    with torch.cuda.device(device):
+        return cuda_target()
 
 
 def _like(major: int, minor: int) -> CudaTarget:

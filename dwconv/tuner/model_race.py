@@ -18,13 +18,12 @@ import torch
 import torch.distributed as dist
 
 from dwconv.dispatch import loaded_packs
-from dwconv.dispatch.decide import target_of
 from dwconv.dispatch.kernel_state import KernelState
 from dwconv.dispatch.knowledge import measured
 from dwconv.errors import BrokenInstallation, LogError
 from dwconv.kernels.artifact import Artifact
 from dwconv.problems.block import NOTHING
-from dwconv.problems.target import Target
+from dwconv.problems.target import Target, target_of
 from dwconv.problems.workload import Workload
 from dwconv.records.condense import condensed
 from dwconv.records.database import Database
