@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -27,10 +27,10 @@ from dwconv.discovery.folding import INSTANCE_NORMS
 from dwconv.discovery.step import ExampleStep
 from dwconv.discovery.unchanged import unchanged
 from dwconv.discovery.watch import CallWatch, FirstCall, WatchedCall
-from dwconv.dispatch.decide import target_of
 from dwconv.dispatch.of_problem import why_no_kernels
 from dwconv.errors import InvalidWorkload, NoTemplate
 from dwconv.problems.problem import Problem
+from dwconv.problems.target import target_of
 from dwconv.problems.workload import PASSES, TRANSPOSED, Pass, Workload
 
 
@@ -50,7 +50,8 @@ class DiscoveredLayer:
     activated: bool = False
     """True if SiLU comes next, which a kernel may do at once."""
     is_functional: bool = field(default=False, compare=False)
-    """True if the code of a module called PyTorch's function. Of a model that is not converted every call is one."""
+    """True if the code of a module called PyTorch's function. Of a model that is not converted, nor is to be, every
+    call is one."""
     caller: str = field(default="", compare=False)
     """The module whose code made the call. The name is the layer's whose weight it uses, if it is one's."""
 
@@ -169,7 +170,9 @@ class Discovery:
         return "\n".join([f"{len(names)} depthwise layers", *(f"  {layer}" for layer in self.layers)])
 
 
-def discover(model: nn.Module, example_inputs: Any, *, trains: bool | None = None) -> Discovery:
+def discover(
+    model: nn.Module, example_inputs: Any, *, trains: bool | None = None, converted: Collection[nn.Module] = ()
+) -> Discovery:
     """Run ``model`` once on an example, and list the depthwise convolutions that ran, functional calls included.
 
     ``example_inputs`` is a tensor, a tuple or list of positional arguments, or a dict of keyword arguments, on the
@@ -181,12 +184,13 @@ def discover(model: nn.Module, example_inputs: Any, *, trains: bool | None = Non
     and what these refer to, random number generators, also those that it holds; also if it fails on the example, which
     raises its own error. Lazy layers stay lazy. Hooks on gradients of parameters do not run. Wrappers
     (DistributedDataParallel, torch.compile) are looked through. A converted model and a plain one give one answer.
+    ``converted``: layers that are to be, whose calls are then no functional ones.
 
     Raises InvalidWorkload, naming both devices, if the example is elsewhere than the parameters.
     """
     step = ExampleStep.of(model, example_inputs, trains=trains)
     with unchanged(step.model, step.tensors) as put_back:
-        with CallWatch(step.model) as watch:
+        with CallWatch(step.model, converted=converted) as watch:
             step()
         put_back()
         layers = alike(watch.calls)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -92,9 +92,10 @@ _WITH_KEYWORDS: dict[int, bool] = vars(nn.modules.module)["_global_forward_hooks
 
 
 class CallWatch:
-    """While it is entered, ``calls`` grows by every depthwise convolution that ``model`` runs. No tensor is kept."""
+    """While it is entered, ``calls`` grows by every depthwise convolution that ``model`` runs. No tensor is kept. Calls
+    of layers that are to be ``converted`` count as those of converted ones."""
 
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, model: nn.Module, *, converted: Collection[nn.Module] = ()) -> None:
         self.calls: list[WatchedCall] = []
         self._names = {module: name for name, module in model.named_modules()}
         self._layers = {name for name, module in model.named_modules() if isinstance(module, _LAYERS)}
@@ -110,6 +111,7 @@ class CallWatch:
             if isinstance(module, _LAYERS) and not is_parametrized(module)
         }
         """The layer that a weight is of: others may call a function on it."""
+        self._converted = {name for module, name in self._names.items() if module in converted}
         self._inside = [""]
         self._given: list[object] = [()]
         """What the modules that are running were called with."""
@@ -167,7 +169,11 @@ class CallWatch:
             return result
         is_transposed = isinstance(given, TransposedArguments)
         watched = self._add(
-            problem, given.input.device, weight=given.weight, is_functional=not is_ours, is_transposed=is_transposed
+            problem,
+            given.input.device,
+            weight=given.weight,
+            is_functional=not is_ours and self._inside[-1] not in self._converted,
+            is_transposed=is_transposed,
         )
         if isinstance(given, Arguments) and is_causal(given):
             self._sums[result] = watched, given.weight.shape[-1] - 1

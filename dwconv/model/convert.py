@@ -1,9 +1,9 @@
 """``convert``: lets the depthwise layers of a model run on tuned kernels.
 
-layers   ──► swapped (swaps), each for a class of the same kind (converted_classes, same_padding)
-example  ──► discovered (discovery) ──► functional calls swapped ──► raced (tuner.race) ──► blocks (swaps)
-                                                                       └── of several ranks: ranks_agree
-summary  ◄── what was done (conversion)
+layers   ──► each a class of the same kind (swaps: converted_classes, same_padding) ──────────────────┐
+example  ──► discovered (discovery) ──► functional calls ──► raced (tuner.race) ──► blocks (swaps) ───┤
+                                                               └── of several ranks: ranks_agree      ▼
+summary  ◄── what was done (conversion) ◄───────────────────────────────────────────────────────── swapped
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from dwconv.call.process_decisions import reset
 from dwconv.call.untuned_warnings import LayerOfExample, expect
 from dwconv.discovery.step import check_model, unwrapped
 from dwconv.dispatch import locked
-from dwconv.dispatch.decide import target_of
 from dwconv.dispatch.of_problem import save_memory
 from dwconv.errors import InvalidChoice
 from dwconv.model.conversion import ConvertedLayer, Kept, remember, shown_name, without_wrappers
 from dwconv.model.foreseen import build_what_is_known
-from dwconv.model.swaps import Swaps, swap_blocks, swap_layers
+from dwconv.model.swaps import Swaps, decide_blocks, decide_layers, trace_blocks
+from dwconv.problems.target import target_of
 from dwconv.system import given
 
 if TYPE_CHECKING:
@@ -93,28 +93,40 @@ def convert(
     _check_memory(memory, has_example=example_inputs is not None, blocks=blocks)
     seconds = settings.RACE_SECONDS if seconds is None else given.seconds("seconds", seconds)
     swaps = Swaps()
-    try:
-        outcome = swap_layers(model, swaps)
-        if functional:
-            swaps.make_functional(unwrapped(model))
-            outcome = dataclasses.replace(outcome, functional=True)
-        if example_inputs is not None:
-            from dwconv.discovery import discover  # late, as the race is: converting alone needs neither
+    outcome = decide_layers(model, swaps)
+    if functional:
+        swaps.make_functional(unwrapped(model))
+        outcome = dataclasses.replace(outcome, functional=True)
+    rows, one = tuple[ConvertedLayer, ...](), list[str]()
+    if example_inputs is not None:
+        from dwconv.discovery import discover  # late, as the race is: converting alone needs neither
 
-            discovery = discover(model, example_inputs)
-            called = _called(discovery, model, swaps, functional=functional)
-            raced = discovery if functional is not False else discovery.without_functional()
-            raced = raced.with_blocks(all_of_them=blocks is not False)
-            for problem in [block.problem for block in discovery.blocks if block.problem]:
-                save_memory(problem, wanted=memory is not None)
-            races = race_and_build(raced, seconds=0 if settings.lock_path() else seconds)
-            whole = swap_blocks(model, discovery, swaps, only_faster=blocks is None) if blocks is not False else ()
-            kept = _kept(model, example_inputs) if memory else None
-            skipped = tuple(layer for layer in outcome.skipped if without_wrappers(layer.name) not in called)
-            outcome = dataclasses.replace(
-                outcome, skipped=skipped, called=tuple(called.values()), discovery=discovery, races=tuple(races),
-                blocks=whole, kept=kept,
-            )  # fmt: skip
+        converted = {*unwrapped(model).modules()} if functional else swaps.wanted.keys()
+        discovery = discover(model, example_inputs, converted=converted)
+        called = _called(discovery, model, swaps, functional=functional)
+        raced = discovery if functional is not False else discovery.without_functional()
+        raced = raced.with_blocks(all_of_them=blocks is not False)
+        for problem in [block.problem for block in discovery.blocks if block.problem]:
+            save_memory(problem, wanted=memory is not None)
+        races = race_and_build(raced, seconds=0 if settings.lock_path() else seconds)
+        if blocks is not False:
+            rows, one = decide_blocks(model, discovery, swaps, only_faster=blocks is None)
+        skipped = tuple(layer for layer in outcome.skipped if without_wrappers(layer.name) not in called)
+        outcome = dataclasses.replace(
+            outcome,
+            skipped=skipped,
+            called=tuple(called.values()),
+            discovery=discovery,
+            races=tuple(races),
+            blocks=rows,
+        )
+    try:
+        swaps.swap()
+        if outcome.discovery is not None:
+            trace_blocks(model, outcome.discovery, swaps, names=one)
+            swaps.swap()
+        if memory:
+            outcome = dataclasses.replace(outcome, kept=_kept(model, example_inputs))
     except BaseException:
         swaps.undo()
         raise
@@ -174,7 +186,8 @@ def race_and_build(discovery: Discovery, *, seconds: float) -> list[RaceResult]:
 def _called(
     discovery: Discovery, model: nn.Module, swaps: Swaps, *, functional: bool | None
 ) -> dict[str, ConvertedLayer]:
-    """What ran through functional calls, by name. Swaps the modules that made them, if that is left to the example."""
+    """What ran through functional calls, by name. The modules that made them run these on dwconv, if that is left to
+    the example."""
     modules = dict(unwrapped(model).named_modules())
     fate = "stays on PyTorch's op: functional=False" if functional is False else "runs on dwconv"
     called = {}

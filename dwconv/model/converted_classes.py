@@ -46,9 +46,10 @@ def same_padding_class(plain: Class, ours: Class) -> Class:
     return _made("same padding", plain, ours)
 
 
-def functional_class(module: nn.Module) -> Class:
+def functional_class(module: nn.Module, plain: Class) -> Class:
+    """``plain``, the class that ``module`` has or is to have, with its functional calls on dwconv."""
     # The class does not have a forward pass that was set on the instance.
-    return _made("called" if "forward" in vars(module) else "functional", type(module), None)
+    return _made("called" if "forward" in vars(module) else "functional", plain, None)
 
 
 Traces = tuple[Trace, ...]
@@ -60,9 +61,9 @@ def traced_class(plain: Class, traces: Traces) -> Class:
     return _made("traced", plain, traces)
 
 
-def is_functional(module: nn.Module) -> bool:
-    """True if its class is such a one."""
-    return getattr(type(module), "runs_functional_calls", False)
+def is_functional(kind: Class) -> bool:
+    """True if a class is such a one."""
+    return getattr(kind, "runs_functional_calls", False)
 
 
 def reparametrized(module: nn.Module, target: Class) -> Class:

@@ -66,7 +66,7 @@ def graphed(model: Model, example_inputs: Any, *, seconds: float | None = None) 
         raise CannotBeCaptured(f"{name} cannot be CUDA graphs: {reason}")
     with torch.cuda.device(step.device):
         discovery = discover(model, example_inputs)
-        takes_calls = any(is_functional(module) for module in model.modules())
+        takes_calls = any(is_functional(type(module)) for module in model.modules())
         race_and_build((discovery if takes_calls else discovery.without_functional()).with_blocks(), seconds=seconds)
         with unchanged(model, step.tensors):
             for _ in range(_MOST_STEPS):  # the first kernel that is loaded may change what is decided

@@ -1,18 +1,21 @@
-"""Swaps: the classes of a model's modules, changed; and changed back. Modules with blocks get traced forward passes;
-the summary lists what became of each block."""
+"""Swaps: the classes that a model's modules are to have, decided one by one, swapped at once; and swapped back.
+
+decide_layers   each depthwise layer on kernels, or why it is left alone
+decide_blocks   the blocks of the example that run as one ──► trace_blocks: forward passes with these in them
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import nn
 from torch.nn.modules.lazy import LazyModuleMixin
 from torch.nn.utils.parametrize import is_parametrized
 
-from dwconv.call import blocks
-from dwconv.call.call_plan import plan_for
-from dwconv.call.frozen_forward import Trace, is_written
+from dwconv.call.blocks import is_at_once
+from dwconv.call.call_plan import CallPlan, plan_for
+from dwconv.call.frozen_forward import Trace, at, is_written
 from dwconv.discovery import DiscoveredBlock, Discovery
 from dwconv.discovery.same_padding import pads_the_same
 from dwconv.discovery.step import unwrapped
@@ -29,44 +32,50 @@ from dwconv.model.converted_classes import (
     traced_class,
 )
 from dwconv.nn import LAYERS
-from dwconv.problems.problem import Problem
 from dwconv.problems.workload import by
 
 
 class Swaps:
-    """What was swapped, so that it can be undone."""
+    """The classes that modules are to have. ``swap`` gives them all; ``undo`` gives those of before."""
 
     def __init__(self) -> None:
+        self.wanted: dict[nn.Module, type[nn.Module]] = {}
         self._before: list[tuple[nn.Module, type[nn.Module]]] = []
 
-    def swap(self, module: nn.Module, to: type[nn.Module]) -> None:
-        self._before.append((module, type(module)))
-        module.__class__ = to
-
     def make_functional(self, module: nn.Module) -> None:
-        if not is_functional(module):
-            self.swap(module, functional_class(module))
+        if not self.is_functional(module):
+            self.wanted[module] = functional_class(module, self.wanted.get(module, type(module)))
+
+    def is_functional(self, module: nn.Module) -> bool:
+        """True if its forward pass runs functional calls on dwconv, or is to."""
+        return is_functional(self.wanted.get(module, type(module)))
 
     def trace(self, module: nn.Module, traces: tuple[Trace, ...]) -> None:
-        """Its forward pass is a traced one from now on, in the modes that it was traced in."""
+        """Its forward pass is to be a traced one, in the modes that it was traced in."""
         plain: type[nn.Module] = type(module)
         if "traces" in vars(plain):  # of before
             plain = vars(plain)["plain_class"]
-        self.swap(module, traced_class(plain, traces))
+        self.wanted[module] = traced_class(plain, traces)
+
+    def swap(self) -> None:
+        for module, to in self.wanted.items():
+            self._before.append((module, type(module)))
+            module.__class__ = to
+        self.wanted.clear()
 
     def undo(self) -> None:
         for module, plain in reversed(self._before):
             module.__class__ = plain
 
 
-def swap_layers(model: nn.Module, swaps: Swaps) -> ConversionSummary:
-    """Give every depthwise layer that can be converted its class."""
+def decide_layers(model: nn.Module, swaps: Swaps) -> ConversionSummary:
+    """Which class each depthwise layer is to have, or why it is left alone."""
     converted, skipped, before = [], [], 0
     for name, module, reason in with_groups(model):
         if isinstance(module, LAYERS):
             before += 1
         elif isinstance(module, Convolution) and not reason:
-            swaps.swap(module, _class_for(module))
+            swaps.wanted[module] = _class_for(module)
             converted.append(ConvertedLayer(name, _sizes(module)))
         else:
             skipped.append(ConvertedLayer(name, f"stays {type(module).__name__}: {reason}"))
@@ -139,56 +148,60 @@ def _sizes(module: Convolution) -> str:
 # -- blocks --------------------------------------------------------------------------------------------------------
 
 
-def swap_blocks(
+def decide_blocks(
     model: nn.Module, discovery: Discovery, swaps: Swaps, *, only_faster: bool = False
-) -> tuple[ConvertedLayer, ...]:
-    """Every block of the example may run as one; or those that are faster as one at its sizes. A row for each
-    convolution with a norm next to it."""
+) -> tuple[tuple[ConvertedLayer, ...], list[str]]:
+    """A row for each convolution of the example with a norm next to it; and the names of those that may run as one with
+    it, or that are faster as one at the sizes of the example."""
     modules = dict(unwrapped(model).named_modules())
     rows, wanted = [], []
     for block in discovery.blocks:
-        is_left = only_faster and not any(_is_faster(block, problem) for problem in _problems(block))
-        why = block.why_not if block.problem is None else "" if is_left else _why_not(modules[block.parent], block)
+        plans = _plans_of(block)
+        is_left = only_faster and not any(map(is_at_once, plans))
+        why = block.why_not if not plans else "" if is_left else _why_not(modules[block.parent], block, swaps)
         if not why and not is_left:
             wanted.append(block.name)
-        rows.append(ConvertedLayer(block.name, f"no block: {why}" if why else _runs(block)))
-    if wanted and discovery.tracing is not None:
-        with unchanged(unwrapped(model), []):
-            traced = discovery.tracing.traces(wanted)
-        for path, traces in traced.items():
-            if not is_written(modules[path]):
-                swaps.trace(modules[path], traces)
-    return tuple(rows)
+        rows.append(ConvertedLayer(block.name, f"no block: {why}" if why else _runs(block, plans)))
+    return tuple(rows), wanted
 
 
-def _problems(block: DiscoveredBlock) -> list[Problem]:
-    return list(dict.fromkeys([block.problem, block.problem.in_evaluation])) if block.problem else []
+def trace_blocks(model: nn.Module, discovery: Discovery, swaps: Swaps, *, names: Sequence[str]) -> None:
+    """The modules around these blocks of the example are to have traced forward passes, in which they are one."""
+    if not names or discovery.tracing is None:
+        return
+    with unchanged(unwrapped(model), []):
+        traced = discovery.tracing.traces(names)
+    for path, traces in traced.items():
+        module = at(unwrapped(model), path)
+        if not is_written(module):
+            swaps.trace(module, traces)
 
 
-def _is_faster(block: DiscoveredBlock, problem: Problem) -> bool:
-    return blocks.is_at_once(plan_for(problem, block.device))
+def _plans_of(block: DiscoveredBlock) -> list[CallPlan]:
+    """What runs it at the sizes of the example, as it trains and in evaluation; empty if there is no block."""
+    problems = dict.fromkeys([block.problem, block.problem.in_evaluation]) if block.problem else ()
+    return [plan_for(problem, block.device) for problem in problems]
 
 
-def _why_not(parent: nn.Module, block: DiscoveredBlock) -> str:
+def _why_not(parent: nn.Module, block: DiscoveredBlock, swaps: Swaps) -> str:
     """Why the forward pass around a block is not replaced; empty if it may be a traced one."""
     if is_parametrized(parent):
         return f"{shown_name(block.parent)} is parametrised"
-    if is_functional(parent):
+    if swaps.is_functional(parent):
         return f"{shown_name(block.parent)} convolves by functional calls"
     return ""
 
 
-def _runs(block: DiscoveredBlock) -> str:
+def _runs(block: DiscoveredBlock, plans: Sequence[CallPlan]) -> str:
     """Whether a block runs as one at the sizes of the example, and why; in evaluation only where it does."""
-    first, *others = _problems(block)
-    text = f"block {first.block} from {shown_name(block.starts)} {_runs_as(block, first)}"
-    text += "".join(f"; in evaluation {_runs_as(block, each)}" for each in others if _is_faster(block, each))
+    first, *others = plans
+    text = f"block {first.problem.block} from {shown_name(block.starts)} {_runs_as(first)}"
+    text += "".join(f"; in evaluation {_runs_as(each)}" for each in others if is_at_once(each))
     return f"{text}; left out: {block.why_not}" if block.why_not else text
 
 
-def _runs_as(block: DiscoveredBlock, problem: Problem) -> str:
-    decisions = plan_for(problem, block.device).decisions
-    if _is_faster(block, problem):
-        return f"runs as one: {', '.join(f'{pass_} {each.reason}' for pass_, each in decisions.items())}"
-    slow, decision = next((pass_, each) for pass_, each in decisions.items() if each.provider != "dwconv")
+def _runs_as(plan: CallPlan) -> str:
+    if is_at_once(plan):
+        return f"runs as one: {', '.join(f'{pass_} {each.reason}' for pass_, each in plan.decisions.items())}"
+    slow, decision = next((pass_, each) for pass_, each in plan.decisions.items() if each.provider != "dwconv")
     return f"runs one after the other: {slow}: {decision.reason}"

@@ -47,7 +47,7 @@ def report(model: nn.Module, example_inputs: Any = None) -> Report:
     check_model(model)
     layers = [name for name, module in model.named_modules() if isinstance(module, LAYERS)]
     left = _left(model)
-    if not layers and not any(is_functional(module) for module in model.modules()):
+    if not layers and not any(is_functional(type(module)) for module in model.modules()):
         raise InvalidWorkload(_without_layers(model, left))
     ran: Sequence[Ran] = so_far(model) if example_inputs is None else in_an_example(model, example_inputs)
     rows = rows_of(ran)

@@ -21,7 +21,7 @@ from torch.utils.checkpoint import checkpoint
 import dwconv
 from dwconv.discovery import DiscoveredLayer, discover
 from dwconv.errors import InvalidWorkload
-from dwconv.nn import DepthwiseConv2d
+from dwconv.nn import LAYERS, DepthwiseConv2d
 from dwconv.problems.workload import PASSES, Workload
 from tests.model.test_subclasses import Conv2dSame
 from tests.models import ConformerConvolution, TinyNet
@@ -164,8 +164,12 @@ def test_a_converted_model_gives_the_same_answer_and_no_warning(logs, make, shap
     if make is EvenSame:  # not that of the image which PyTorch pads
         (layer,) = discover(plain, x).layers
         assert (layer.problem.input_shape, layer.problem.padding) == ((2, 4, 9, 9), (1, 2, 1, 2))
-    found = discover(plain, x)
-    assert found.layers and discover(converted, x) == found
+    found, later = discover(plain, x), discover(converted, x)
+    assert found.layers and later == found
+    pairs = zip(plain.modules(), converted.modules(), strict=True)
+    known = discover(plain, x, converted=[module for module, other in pairs if isinstance(other, LAYERS)])
+    assert [layer.is_functional for layer in known.layers] == [layer.is_functional for layer in later.layers]
+    assert known == found and all(layer.is_functional for layer in found.layers)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         lowered = discover(plain, x)
         assert discover(converted, x) == lowered

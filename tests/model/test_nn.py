@@ -288,11 +288,27 @@ def test_what_goes_wrong_leaves_the_model_as_it_was(logs, races, monkeypatch):
             dwconv.convert(broken, example, **options)
         assert type(broken.body[1]) is nn.Conv2d
     assert not races
-    for function in ("race_and_build", "swap_blocks"):
+    for function in ("race_and_build", "decide_blocks", "trace_blocks"):
         monkeypatch.setattr(f"dwconv.model.convert.{function}", lambda *_, **__: signal.raise_signal(signal.SIGINT))
         with pytest.raises(KeyboardInterrupt):
             dwconv.convert(model, IMAGES, functional=True)
         assert type(model) is TinyNet and type(model.body[1]) is nn.Conv2d
+
+
+@pytest.mark.parametrize("functional", [None, True, False])
+def test_nothing_is_swapped_before_all_is_decided(logs, monkeypatch, functional):
+    """A race takes a minute: meanwhile another thread may run the model as it was."""
+    model, seen = TinyNet(), []
+    for function, gives in (("race_and_build", []), ("decide_blocks", ((), []))):
+        monkeypatch.setattr(
+            f"dwconv.model.convert.{function}",
+            lambda *_, gives=gives, **__: (seen.extend(map(type, model.modules())), gives)[1],
+        )
+    plain = [*map(type, model.modules())]
+    dwconv.convert(model, IMAGES, functional=functional)
+    assert [each.__name__ for each in seen] == [each.__name__ for each in plain * 2]
+    assert all(each is kind for each, kind in zip(seen, plain * 2, strict=True))
+    assert type(model.body[1]) is DepthwiseConv2d and (type(model) is TinyNet) is not bool(functional)
 
 
 def test_where_nothing_can_be_raced_the_model_is_converted_all_the_same(logs, tmp_path, monkeypatch):
