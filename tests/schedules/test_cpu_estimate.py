@@ -18,7 +18,7 @@ from dwconv.problems.workload import BLOCK_PASSES, EVAL_PASSES, LAYOUTS, PASSES,
 from dwconv.schedules.cpu.shared.cost import CpuWork, Traffic, price
 from dwconv.schedules.space import Config, ConfigSpace
 from dwconv.schedules.template import all_templates, estimated_us, templates_for
-from tests.conftest import Golden
+from tests.fixtures import Golden
 from tests.schedules.cpu_layers import SHAPES, TARGET, TARGETS, WAYS, layer, lying, some_configs, template_of
 
 LIMITS = Limits(

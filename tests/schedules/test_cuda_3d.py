@@ -21,7 +21,7 @@ from dwconv.schedules.cuda.weight_gradient.cut import WeightGradientCut
 from dwconv.schedules.cuda.weight_gradient.estimate import block_works as of_weights
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import Candidate, estimated_us, fitting, templates_for
-from tests.conftest import Golden, digests
+from tests.fixtures import Golden, digests
 from tests.schedules.cuda_layers import SM_90, TEMPLATES, assert_right_and_clean, drawn
 from tests.schedules.volumes import VOLUMES
 from tests.turns import every

@@ -25,7 +25,7 @@ from dwconv.problems.kernel_inputs import operands
 from dwconv.problems.workload import PASSES, DType, Layout, Pass, Sizes, Workload
 from dwconv.schedules.space import Config, Value
 from dwconv.schedules.template import Candidate, fitting, templates_for
-from tests.conftest import Golden, digests
+from tests.fixtures import Golden, digests
 from tests.machine_code import count, loops
 from tests.schedules import cuda_layers
 from tests.schedules.cuda_layers import SM_90

@@ -15,7 +15,7 @@ from dwconv.problems.workload import Workload
 from dwconv.schedules.space import Value
 from dwconv.schedules.template import Candidate, all_templates, template, templates_for
 from tests import kept_programs
-from tests.conftest import Golden, digests
+from tests.fixtures import Golden, digests
 from tests.schedules.cpu_layers import TARGET
 from tests.schedules.cuda_layers import SM_90, layer
 
