@@ -32,7 +32,9 @@ def keep(module: ModuleType) -> None:
         key = "\0".join([_code(Path(str(module.__file__)).parent), ir.save_json(program), *map(str, target)])
         path = Path(os.environ[FOLDER]) / hashlib.sha256(key.encode()).hexdigest()[:40]
         with contextlib.suppress(OSError, ValueError, zlib.error):
-            return decode(zlib.decompress(path.read_bytes()))
+            found = decode(zlib.decompress(path.read_bytes()))
+            path.touch()  # those that were not used for longest go first
+            return found
         found = generate(program, *target)
         with contextlib.suppress(OSError):
             path.write_bytes(zlib.compress(encode(found), 1))  # half a file is generated again
