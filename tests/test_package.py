@@ -12,6 +12,7 @@ import sys
 import sysconfig
 import zipfile
 from collections import defaultdict
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -113,17 +114,42 @@ def test_wheel_builds_and_runs_a_kernel_in_a_clean_environment(clean_python, tmp
     assert str(ROOT) not in done.stdout
 
 
-@pytest.mark.parametrize(
-    "command, option",
-    [("tune", "--shape"), ("show", "--shape"), ("merge", "--out"), ("export", "--put"), ("portfolio", "--without")],
-)
-def test_console_script_and_module_print_help(clean_python, tmp_path, command, option):
+HELP = """
+import os, runpy, sys
+import dwconv.commands.command_line
+
+script, *commands = sys.argv[1:]
+for command in commands:
+    for way in ("script", "module"):
+        if os.fork() == 0:
+            os.dup2(os.open(f"{command} by its {way}", os.O_WRONLY | os.O_CREAT), 1)
+            sys.argv, code = [script, command, "--help"] if way == "script" else ["", "--help"], 1
+            try:
+                if way == "script":
+                    runpy.run_path(script, run_name="__main__")
+                else:
+                    runpy.run_module(f"dwconv.{command}", run_name="__main__", alter_sys=True)
+            except SystemExit as ended:
+                code = ended.code or 0
+            sys.stdout.flush()
+            os._exit(code)
+        assert os.waitstatus_to_exitcode(os.wait()[1]) == 0
+"""
+"""Processes that are forked, as each would import for half a second."""
+
+
+def test_console_script_and_module_print_help(clean_python, tmp_path):
+    options = {"tune": "--shape", "show": "--shape", "merge": "--out", "export": "--put", "portfolio": "--without"}
     script = str(Path(clean_python).with_name("dwconv"))
-    by_script = subprocess.run([script, command, "--help"], cwd=tmp_path, capture_output=True, text=True, timeout=300)
-    by_module = run_clean(clean_python, tmp_path, "-m", f"dwconv.{command}", "--help")
-    assert by_script.returncode == by_module.returncode == 0
-    assert option in by_script.stdout
-    assert by_script.stdout == by_module.stdout
+    done = run_clean(clean_python, tmp_path, "-c", HELP, script, *options)
+    assert done.returncode == 0, done.stderr
+    for command, option in options.items():
+        by_script, by_module = ((tmp_path / f"{command} by its {way}").read_text() for way in ("script", "module"))
+        assert option in by_script and by_script == by_module
+    by_itself = subprocess.run([script, "merge", "--help"], cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert (by_itself.returncode, by_itself.stdout) == (0, (tmp_path / "merge by its script").read_text())
+    done = run_clean(clean_python, tmp_path, "-m", "dwconv.merge", "--help")
+    assert (done.returncode, done.stdout) == (0, by_itself.stdout)
 
 
 def test_the_version_is_that_of_the_changelog():
@@ -150,12 +176,20 @@ def test_patterns_end_where_the_text_ends():
     assert [(path.name, line) for path, line in lines if ending.search(line) and "re.M" not in line] == []
 
 
+@cache
+def parsed() -> dict[Path, ast.Module]:
+    """All of the product; ``dwconv/schedules`` is a link."""
+    paths = [path for folder in ("dwconv", "schedules") for path in sorted((ROOT / folder).rglob("*.py"))]
+    return {path: ast.parse(path.read_text()) for path in paths}
+
+
 def test_an_error_shows_its_cause_only_where_that_is_in_code_of_the_users():
     """Or of TVM's: elsewhere the line says it all, and no other line stands above it."""
     chained = [
         (path.relative_to(ROOT / "dwconv"), ast.unparse(node.exc))
-        for path in sorted((ROOT / "dwconv").rglob("*.py"))
-        for node in ast.walk(ast.parse(path.read_text()))
+        for path, tree in parsed().items()
+        if path.is_relative_to(ROOT / "dwconv")
+        for node in ast.walk(tree)
         if isinstance(node, ast.Raise) and node.exc and node.cause and not isinstance(node.cause, ast.Constant)
     ]
     told = ("described_error(", "first_line(", "telling_line(", "_why(module, error)", "StageFailed(", "RankLost(")
@@ -166,11 +200,10 @@ def test_an_error_shows_its_cause_only_where_that_is_in_code_of_the_users():
 def test_a_name_of_a_class_leads_to_one_place():
     """Names with an underscore are of one file, and are read there."""
     homes = defaultdict(set)
-    for folder in ("dwconv", "schedules"):
-        for path in sorted((ROOT / folder).rglob("*.py")):
-            for node in ast.walk(ast.parse(path.read_text())):
-                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                    homes[node.name].add(str(path.resolve().relative_to(ROOT)))  # dwconv/schedules is a link
+    for path, tree in parsed().items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                homes[node.name].add(str(path.resolve().relative_to(ROOT)))
     assert len(homes) > 300, "else nothing was looked at"
     assert not {name: paths for name, paths in homes.items() if len(paths) > 1}
 
