@@ -18,6 +18,8 @@ from typing import Any
 import pytest
 import torch
 
+from bench import parallel
+from bench.parallel_rank import CONVENTIONAL, DATA_PARALLELISM
 from bench.train import APART
 from dwconv import native
 from dwconv.problems.workload import PASSES, Workload
@@ -462,18 +464,43 @@ def rows_of_sending_gradients() -> Iterator[Row]:
 
 
 def rows_of_pipelines_on_links() -> Iterator[Row]:
+    """Those of two ranks have the same forms; of more ranks there are as many forms as there were plans."""
+    of_2 = ["gpipe", "1f1b", "interleaved", "zero-bubble"]
+    for case in _cases_over_links():
+        for rate, rows in case.rows.items():
+            took = {row["name"]: row["median_ms"] for row in rows}
+            taken = parallel.taken_by_plan(rows)
+            cells = [f"{took[name]:,.0f}" for name in (CONVENTIONAL, DATA_PARALLELISM)]
+            pipelines = [row["name"] for row in rows if not row["way"]]
+            if case.world == 2:
+                cells += [f"{took[name]:,.0f}" for name in of_2]
+            else:
+                cells.append("; ".join(f"{name}: {took[name]:,.0f}" for name in pipelines))
+            cells += [taken["name"], f"{taken['times_as_fast_as_conventional']:.2f}"]
+            yield "docs/benchmarks.md", f"{_named(case)}, {rate} Gbit/s", cells
+
+
+def rows_of_when_a_pipeline_pays() -> Iterator[Row]:
+    for case in _cases_over_links():
+        ratios = [case.times(rate, "median_ms") if rate in case.rows else None for rate in ("0.1", "1", "10")]
+        times = ["–" if each is None else f"{each:.{2 - (each >= 0.995) - (each >= 9.95)}f}" for each in ratios]
+        even = [f"{case.break_even(time)} Gbit/s" for time in ("median_ms", "predicted_ms")]
+        yield (
+            "docs/pipelines.md",
+            f"{case.network}, {case.images.partition(' ')[0]}, {case.world} ranks",
+            [*times, *even],
+        )
+
+
+def _cases_over_links() -> list[parallel.OverLinks]:
     results = ROOT / "bench/results/parallel-amd-epyc-family-26-model-2-avx512-2t.json"
-    by_link: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    for row in json.loads(results.read_text())["rows"]:
-        by_link.setdefault((row["network"], row["rate"]), []).append(row)
-    for (network, rate), rows in by_link.items():
-        took = {row["name"]: row["median_ms"] for row in rows}
-        (planned,) = (row for row in rows if row["planned"])
-        names = ["all-reduce after backward", "data parallelism", "gpipe", "1f1b", "interleaved", "zero-bubble"]
-        yield "docs/benchmarks.md", f"{network}, CIFAR-10, {rate} Gbit/s", [
-            *(f"{took[name]:,.0f}" for name in names), planned["name"],
-            f"{planned['times_as_fast_as_conventional']:.2f}",
-        ]  # fmt: skip
+    rows = json.loads(results.read_text())["rows"]
+    return parallel.cases_over_links([row for row in rows if "failed" not in row])
+
+
+def _named(case: parallel.OverLinks) -> str:
+    images = case.images.partition(" ")[0]
+    return f"{case.network}, {images}" + (f", {case.world} ranks" if case.world > 2 else "")
 
 
 def rows_of_the_first_minute() -> Iterator[Row]:
@@ -494,7 +521,7 @@ def rows_of_the_first_minute() -> Iterator[Row]:
         rows_of_blocks, rows_of_steps_with_blocks, headlines_of_blocks_and_steps,
         rows_of_models_in_processes_of_their_own, rows_of_what_is_learnt_with_blocks, means_of_the_gpu,
         steps_on_the_gpu, blocks_on_the_gpu, rows_of_steps_op_by_op, rows_of_sending_gradients,
-        rows_of_pipelines_on_links, searches_that_were_replayed, rows_of_the_first_minute,
+        rows_of_pipelines_on_links, rows_of_when_a_pipeline_pays, searches_that_were_replayed, rows_of_the_first_minute,
     ],
 )  # fmt: skip
 def test_the_figures_of_tables_are_those_of_the_results(rows: Callable[[], Iterator[Row]], request):
