@@ -10,10 +10,11 @@ import pkgutil
 import re
 import shlex
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,7 +23,7 @@ from dwconv.__main__ import COMMANDS
 from dwconv.concurrency import __main__ as concurrency
 from dwconv.parallel import __main__ as parallel
 from dwconv.schedules import cpu, cuda
-from dwconv.schedules.template import all_templates
+from dwconv.schedules.template import ScheduleTemplate, all_templates
 from dwconv.show import WHAT
 from tests import forked
 
@@ -53,20 +54,42 @@ class Shown:
 # -- templates -------------------------------------------------------------------------------------------------------
 
 
+def _families() -> dict[str, tuple[ScheduleTemplate[Any], ...]]:
+    """The templates of each folder of ``schedules/cpu`` and ``schedules/cuda`` that has any."""
+    found = {}
+    for device in (cpu, cuda):
+        for module in pkgutil.iter_modules(device.__path__):
+            family = importlib.import_module(f"{device.__name__}.{module.name}")
+            if templates := getattr(family, "TEMPLATES", ()):
+                found[f"{device.__name__.rpartition('.')[2]}/{module.name}"] = templates
+    return found
+
+
 def test_the_table_of_templates_leads_from_each_stored_name_to_its_folder() -> None:
     text = (ROOT / "CONTRIBUTING.md").read_text()
     listed = {
         folder: set(re.findall(r"`([a-z0-9_.]+)`", names))
         for folder, names in re.findall(r"^\| `((?:cpu|cuda)/\w+)` \| (.+) \|$", text, re.MULTILINE)
     }
-    there = {}
-    for device in (cpu, cuda):
-        for module in pkgutil.iter_modules(device.__path__):
-            family = importlib.import_module(f"{device.__name__}.{module.name}")
-            if names := {template.name for template in getattr(family, "TEMPLATES", ())}:
-                there[f"{device.__name__.rpartition('.')[2]}/{module.name}"] = names
+    there = {folder: {each.name for each in templates} for folder, templates in _families().items()}
     assert listed == there
     assert set().union(*there.values()) == set(all_templates()), "else the registry finds more than the folders have"
+
+
+def _named_after(templates: Sequence[ScheduleTemplate[Any]]) -> str:
+    """The folder that stored names lead to. Both gradients in one kernel stand with the weight gradient."""
+    parts = [re.fullmatch(rf"(\w+)\.(\w+_)?{each.pass_}_{each.layout}(_\w+)?", each.name) for each in templates]
+    (device,), kinds, ways = ({part and part[at] for part in parts} for at in (1, 2, 3))
+    (kind,), (way,) = kinds, ways
+    passes = dict.fromkeys(each.pass_ for each in templates if each.pass_ != "backward")
+    layouts = {each.layout for each in templates}
+    layout = f"_{layouts.pop()}" if len(layouts) == 1 else ""
+    return f"{device}/{kind.rstrip('_') if kind else '_'.join(passes)}{layout}{way or ''}"
+
+
+def test_a_folder_of_templates_is_named_after_their_passes_their_layout_and_their_way() -> None:
+    folders = {folder: _named_after(templates) for folder, templates in _families().items()}
+    assert {folder: after for folder, after in folders.items() if folder != after} == {}
 
 
 # -- what the pages show ---------------------------------------------------------------------------------------------

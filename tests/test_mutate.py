@@ -57,7 +57,7 @@ def test_the_tests_to_run_for_a_file_exist():
     assert of["dwconv/problems/layer_files.py"][1] == ["tests/problems"]
     steps, *room = of["bench/report/steps.py"][:2]
     assert "tests/bench/test_report.py" in steps and room == [["tests/bench"]]
-    assert of["schedules/cuda/block_tile/cut.py"][-4:-2] == [["tests/schedules"], list(mutate.RUN_CUDA_KERNELS)]
+    assert of["schedules/cuda/fprop_dgrad_nchw/cut.py"][-4:-2] == [["tests/schedules"], list(mutate.RUN_CUDA_KERNELS)]
 
 
 @pytest.mark.slow

@@ -2,10 +2,10 @@
 
 The families:
 
-    gather_nhwc/             fprop and dgrad, vectors of channels
-    gather_nchw/             fprop and dgrad, vectors of neighbouring columns
-    weight_gradient_nhwc/    wgrad, vectors of channels
-    weight_gradient_nchw/    wgrad, vectors of neighbouring columns
+    fprop_dgrad_nhwc/        vectors of channels
+    fprop_dgrad_nchw/        vectors of neighbouring columns
+    wgrad_nhwc/              vectors of channels
+    wgrad_nchw/              vectors of neighbouring columns
     block_nhwc/              a block with BatchNorms
     layer_norm_nhwc/         a convolution and its LayerNorm
 

@@ -14,11 +14,11 @@ from dwconv.errors import InvalidConfig, NoTemplate
 from dwconv.kernels import build
 from dwconv.measure.simulator.simulate import source_only
 from dwconv.problems.workload import DType, Pass, Sizes, Workload
-from dwconv.schedules.cuda.channels_last.estimate import block_work as of_pixels
-from dwconv.schedules.cuda.gather_nchw.estimate import strips_work as of_strips
+from dwconv.schedules.cuda.fprop_dgrad_nchw_strip.estimate import strips_work as of_strips
+from dwconv.schedules.cuda.fprop_dgrad_nhwc.estimate import block_work as of_pixels
 from dwconv.schedules.cuda.gpu.cost import BlockWork
-from dwconv.schedules.cuda.weight_gradient.cut import WeightGradientCut
-from dwconv.schedules.cuda.weight_gradient.estimate import block_works as of_weights
+from dwconv.schedules.cuda.wgrad.cut import WeightGradientCut
+from dwconv.schedules.cuda.wgrad.estimate import block_works as of_weights
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import Candidate, estimated_us, fitting, templates_for
 from tests.fixtures import Golden, digests

@@ -20,7 +20,7 @@ from dwconv.measure.simulator.simulate import source_only, verified
 from dwconv.measure.verify.cases import make_case
 from dwconv.problems.block import NOTHING, Block
 from dwconv.problems.workload import DTYPES, DType, Workload
-from dwconv.schedules.cuda.image_planes.cut import cut_of
+from dwconv.schedules.cuda.wgrad_nchw_plane.cut import cut_of
 from dwconv.schedules.space import Config, ConfigSpace
 from dwconv.schedules.template import Candidate, template, templates_for
 from dwconv.tuner.gpu_cost import computed_cost

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from dwconv.errors import InvalidConfig, NoTemplate
 from dwconv.measure.simulator.simulate import source_only
 from dwconv.problems.workload import DTYPES, Workload
-from dwconv.schedules.cuda.gather_nchw.cut import PlanesCut, RowsCut
+from dwconv.schedules.cuda.fprop_dgrad_nchw_plane.cut import PlanesCut
+from dwconv.schedules.cuda.fprop_dgrad_nchw_wide.cut import WideCut
 from dwconv.schedules.cuda.gpu.hardware import BANKS
 from dwconv.schedules.cuda.gpu.memory import spread_vectors, spread_words
 from dwconv.schedules.space import ConfigSpace
@@ -172,7 +173,7 @@ def test_strips_are_as_wide_as_a_vector_and_several_planes_share_a_block(name: s
 
 
 def test_wide_rows_of_a_small_map_are_whole() -> None:
-    tiles = RowsCut.of(of(WIDE[0], 256, 28, 31), space(WIDE[0], 256, 28, 31).default)
+    tiles = WideCut.of(of(WIDE[0], 256, 28, 31), space(WIDE[0], 256, 28, 31).default)
     assert (tiles.tile_w, tiles.column_tiles) == (28, 1)
     assert 2 * tiles.shared_bytes < SM_90.shared_bytes_per_sm
 

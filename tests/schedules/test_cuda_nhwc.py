@@ -15,8 +15,8 @@ from dwconv.kernels import build
 from dwconv.kernels.sass import disassemble
 from dwconv.measure.simulator.simulate import source_only
 from dwconv.problems.workload import DTYPES, DType, Pass, Workload
-from dwconv.schedules.cuda.channels_last import TEMPLATES as CHANNELS_LAST
-from dwconv.schedules.cuda.channels_last.patch import row_pitch
+from dwconv.schedules.cuda.fprop_dgrad_nhwc import TEMPLATES as CHANNELS_LAST
+from dwconv.schedules.cuda.fprop_dgrad_nhwc.patch import row_pitch
 from dwconv.schedules.space import Config, ConfigSpace
 from dwconv.schedules.template import Candidate, estimated_us
 from tests.machine_code import count, instructions, loops

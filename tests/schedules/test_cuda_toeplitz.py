@@ -20,7 +20,7 @@ from dwconv.measure.verify.cases import judge_all, make_case
 from dwconv.measure.verify.verify import verify_runs
 from dwconv.problems.target import CudaTarget, parse_target
 from dwconv.problems.workload import DType, Layout, Pass, Workload
-from dwconv.schedules.cuda.toeplitz_rows.cut import ToeplitzCut
+from dwconv.schedules.cuda.fprop_dgrad_toeplitz.cut import ToeplitzCut
 from dwconv.schedules.template import Candidate, estimated_us
 from dwconv.tuner.gpu_cost import computed_cost
 from tests.pages import table_row, text_of

@@ -19,7 +19,7 @@ from dwconv.measure.simulator.simulate import source_only, verified
 from dwconv.problems.as_written import resolve_padding
 from dwconv.problems.kernel_inputs import operands
 from dwconv.problems.workload import DTYPES, LAYOUTS, DType, Layout, Workload
-from dwconv.schedules.cuda.weight_gradient.cut import WeightGradientCut
+from dwconv.schedules.cuda.wgrad.cut import WeightGradientCut
 from dwconv.schedules.space import Config, ConfigSpace
 from dwconv.schedules.template import Candidate, all_templates, templates_for
 from tests.schedules.cuda_layers import SM_90, TEMPLATES, assert_right_and_clean, drawn

@@ -11,7 +11,7 @@ import pytest
 
 from dwconv.kernels import build
 from dwconv.problems.workload import DTYPES, DType, Workload
-from dwconv.schedules.cuda.image_planes.cut import cut_of
+from dwconv.schedules.cuda.wgrad_nchw_plane.cut import cut_of
 from dwconv.schedules.space import Config, ConfigSpace
 from dwconv.schedules.template import Candidate, all_templates, estimated_us
 from dwconv.tuner.gpu_cost import computed_cost

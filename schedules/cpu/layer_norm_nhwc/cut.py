@@ -9,8 +9,8 @@ from typing import Any
 from dwconv.problems.block import LayerNorm
 from dwconv.problems.target import CpuTarget
 from dwconv.problems.workload import Workload
-from dwconv.schedules.cpu.gather_nhwc.cut import GatherNhwcCut
-from dwconv.schedules.cpu.weight_gradient_nhwc.cut import WeightCut
+from dwconv.schedules.cpu.fprop_dgrad_nhwc.cut import GatherNhwcCut
+from dwconv.schedules.cpu.wgrad_nhwc.cut import WeightCut
 from dwconv.schedules.space import Config, Value
 from dwconv.schedules.taps import Axes
 

@@ -7,11 +7,11 @@ import math
 
 from dwconv.problems.target import CpuTarget
 from dwconv.problems.workload import ITEMSIZE, Workload
-from dwconv.schedules.cpu.gather_nhwc.estimate import estimate_us as gather_us
+from dwconv.schedules.cpu.fprop_dgrad_nhwc.estimate import estimate_us as gather_us
 from dwconv.schedules.cpu.layer_norm_nhwc.cut import LayerNormCut, gather_config, weight_config
 from dwconv.schedules.cpu.shared.cost import CpuWork, Traffic, conversions, largest_share, price
 from dwconv.schedules.cpu.shared.limits import threads_of
-from dwconv.schedules.cpu.weight_gradient_nhwc.estimate import estimate_us as weight_gradient_us
+from dwconv.schedules.cpu.wgrad_nhwc.estimate import estimate_us as weight_gradient_us
 from dwconv.schedules.space import Config
 
 PIXEL_INSTRUCTIONS = {"forward": 30.0, "backward": 60.0}

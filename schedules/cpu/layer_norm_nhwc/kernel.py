@@ -26,14 +26,14 @@ from dwconv.schedules.cpu.emit.loops import WHOLE_ROW, OutputRange, is_one
 from dwconv.schedules.cpu.emit.pixels import PackedWeights
 from dwconv.schedules.cpu.emit.vectors import Accumulators, Vectors
 from dwconv.schedules.cpu.emit.words import argument, parallel, scratch, seen_as, settled
-from dwconv.schedules.cpu.gather_nhwc.kernel import PixelTask, tasks
-from dwconv.schedules.cpu.gather_nhwc.tensors import PixelTensors
+from dwconv.schedules.cpu.fprop_dgrad_nhwc.kernel import PixelTask, tasks
+from dwconv.schedules.cpu.fprop_dgrad_nhwc.tensors import PixelTensors
 from dwconv.schedules.cpu.layer_norm_nhwc.cut import LayerNormCut
 from dwconv.schedules.cpu.layer_norm_nhwc.pixels import PixelNorm, Terms
 from dwconv.schedules.cpu.shared.limits import PARALLEL_SUMS
-from dwconv.schedules.cpu.weight_gradient_nhwc.kernel import PartOfSums, add_to_part
-from dwconv.schedules.cpu.weight_gradient_nhwc.reader import PixelReader, Share
-from dwconv.schedules.cpu.weight_gradient_nhwc.sums import WeightResults
+from dwconv.schedules.cpu.wgrad_nhwc.kernel import PartOfSums, add_to_part
+from dwconv.schedules.cpu.wgrad_nhwc.reader import PixelReader, Share
+from dwconv.schedules.cpu.wgrad_nhwc.sums import WeightResults
 from dwconv.schedules.emit import BATCH, Expr, bind, ceil_div, kernel, least, most, serial, store
 from dwconv.schedules.space import Config
 

@@ -8,13 +8,13 @@ from collections.abc import Callable
 
 from dwconv.problems.target import CpuTarget
 from dwconv.problems.workload import Workload
-from dwconv.schedules.cpu.gather_nhwc.space import ORDERS, TILE_WIDTHS, gather_rules, preferred_tile, unrolling
+from dwconv.schedules.cpu.fprop_dgrad_nhwc.space import ORDERS, TILE_WIDTHS, gather_rules, preferred_tile, unrolling
 from dwconv.schedules.cpu.layer_norm_nhwc.cut import LayerNormCut, gather_config, weight_config
 from dwconv.schedules.cpu.shared.limits import code_within_limit, thread_knobs
 from dwconv.schedules.cpu.shared.row_blocks import block_heights, preferred_block, tile_sizes
 from dwconv.schedules.cpu.shared.weight_gradient import WeightGradient
-from dwconv.schedules.cpu.weight_gradient_nhwc.space import preferred_tile as preferred_taps
-from dwconv.schedules.cpu.weight_gradient_nhwc.space import weight_gradient_rules
+from dwconv.schedules.cpu.wgrad_nhwc.space import preferred_tile as preferred_taps
+from dwconv.schedules.cpu.wgrad_nhwc.space import weight_gradient_rules
 from dwconv.schedules.gather import Gather
 from dwconv.schedules.space import Config, ConfigSpace, Knob, Rule, Value
 

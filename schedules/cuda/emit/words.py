@@ -22,6 +22,7 @@ from tvm.script.ir_builder import tirx as T
 from dwconv.problems.workload import ITEMSIZE
 from dwconv.schedules.cuda.gpu.hardware import TURNS_UNROLLED, VECTOR_BYTES
 from dwconv.schedules.emit import Expr, bind, int32, serial, store, when
+from dwconv.schedules.gather import Gather
 
 Start = tuple[Any, Expr]
 """A tensor of one axis, and an element of it."""
@@ -30,6 +31,14 @@ Start = tuple[Any, Expr]
 def argument(name: str, shape: Sequence[Expr], dtype: str) -> Any:
     """A tensor that the kernel takes. It starts at a multiple of ``VECTOR_BYTES``."""
     return T.arg(name, T.buffer(tuple(shape), dtype))
+
+
+def gather_arguments(gather: Gather, n: Expr, *, dtype: str) -> tuple[Any, Any, Any | None, Any]:
+    """Source, weights, bias if there is one, and result, in NCHW; in 3-D with depths before heights."""
+    source = argument(gather.source, (n, gather.source_channels, *gather.axes.inputs), dtype)
+    w = argument("w", (gather.weights, *gather.axes.taps), dtype)
+    bias = argument("bias", (gather.channels,), dtype) if gather.bias else None
+    return source, w, bias, argument(gather.result, (n, gather.channels, *gather.axes.outputs), dtype)
 
 
 def as_one_axis(tensor: Any) -> Any:
