@@ -34,7 +34,7 @@ test-tsan: $(VENV)/installed  ## the lanes of the concurrency backend under Thre
 # The oldest and the newest PyTorch that the tests hold, each with a virtual environment of its own. On Linux their wheels
 # are those with CUDA, some gigabytes, which choose their own version of it.
 TORCH_VERSIONS ?= 2.11.0 2.15.0
-TESTS_OF_PYTORCH := tests/call tests/native tests/concurrency tests/reporting tests/call/test_active.py tests/discovery/test_discovery.py \
+TESTS_OF_PYTORCH := tests/call tests/native tests/concurrency tests/reporting tests/call/test_function_mode.py tests/discovery/test_discovery.py \
   tests/model/test_nn.py tests/test_package.py tests/problems/test_pytorch.py tests/test_readme.py tests/model/test_reverting.py \
   tests/model/test_subclasses.py tests/parallel/test_pipeline.py tests/parallel/test_replicas.py
 
@@ -87,7 +87,7 @@ base: $(VENV)/installed
 	rm -rf dwconv/kernels/base
 	for name in $(BASES); do \
 	  env $$([ $$name = neon ] && echo $(ARM_CXX)) $(PY) -c \
-	    'import sys; from dwconv.packs.make import make_base_pack as make; print(make(sys.argv[1]))' $$name || exit 1; \
+	    'import sys; from dwconv.packs.write_pack import make_base_pack as make; print(make(sys.argv[1]))' $$name || exit 1; \
 	done
 
 dist: $(VENV)/installed prebuilt base  ## the sdist, the wheel made from it with the C++ of calls compiled and kernels for every layer, both checked, and the wheel tried in a new environment of each of PYTHONS
@@ -100,7 +100,7 @@ dist: $(VENV)/installed prebuilt base  ## the sdist, the wheel made from it with
 	  .venv-dist/bin/pip install --quiet --disable-pip-version-check --constraint .venv-dist/torch.txt dist/*.whl && \
 	  (cd .venv-dist && bin/dwconv --version && \
 	   CXX=none bin/python -c 'from dwconv import native; assert native.native(), native.why_not' && \
-	   bin/python -c 'from dwconv.dispatch import packed; assert packed.are_for_every_layer(), "no kernels for this CPU"' && \
+	   bin/python -c 'from dwconv.dispatch import loaded_packs as packs; assert packs.are_for_every_layer(), "no kernels for this CPU"' && \
 	   bin/dwconv tune --shape 2,16,8,8 --kernel 3 --layout nhwc --seconds 1 --log log.jsonl) || exit 1; \
 	done
 	rm -rf .venv-dist

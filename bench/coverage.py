@@ -193,6 +193,12 @@ def command(argv: Sequence[str] | None) -> int:
     if args.model is None:
         versions = {name: version(name) for name in ("torch", "timm", "torchvision", "transformers")}
         path = FOLDER / "coverage.json"
-        result = {"benchmark": "coverage", "versions": versions, "rows": rows, "failed": failed}
+        result = {
+            "benchmark": "coverage",
+            "command": "python -m bench coverage",
+            "versions": versions,
+            "rows": rows,
+            "failed": failed,
+        }
         path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     return 1 if failed or not all(row["equal"] for row in rows) else 0

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import ast
 import importlib
 import importlib.util
 import itertools
+import json
 import pkgutil
 import re
 import shlex
@@ -253,6 +255,25 @@ def test_commands_can_be_pasted():
     _check_each(ALL_COMMANDS, check)
 
 
+def test_each_result_names_the_commands_that_make_it_and_others_are_in_the_archive():
+    results = ROOT / "bench" / "results"
+    shown = []
+    for path in sorted(results.glob("*.json")):
+        command = json.loads(path.read_text()).get("command", "")
+        parts = [part.strip() for part in re.findall(r"python -m bench [^;]+", command)]
+        shown += [Shown(page=path.name, text=part) for part in parts or ["no command"]]
+
+    def check(command: Shown) -> None:
+        words = shlex.split(command.text)
+        assert not any(word.startswith("/") for word in words), "the folder is of one machine"
+        assert words[:3] == ["python", "-m", "bench"], "no command makes it"
+        _check(words)
+
+    _check_each(shown, check)
+    archived = (results / "archive" / "README.md").read_text()
+    assert all(path.name.partition("-")[0] in archived for path in (results / "archive").glob("*.json"))
+
+
 def test_options_belong_to_a_command():
     known = {name for module in PARSED for name in _parser(module)._option_string_actions}
 
@@ -274,6 +295,18 @@ def test_every_dotted_name_works_after_one_import():
     assert done.returncode == 0, done.stderr
 
 
+def test_the_words_for_passes_are_explained_where_a_page_first_has_them():
+    """A reader may begin with any page."""
+    for page in PAGES:
+        before, paragraph = "", ""
+        for paragraph in re.split(r"\n\n", page.read_text()):
+            before += f"{paragraph}\n"
+            if re.search(r"\b(fprop|dgrad|wgrad)\b", paragraph):
+                words = " ".join(before.split())
+                assert "gradient of the input" in words, f"{page.name}: {paragraph[:80]}"
+                break
+
+
 def test_every_page_variable_command_benchmark_and_answer_is_documented():
     linked = {link.text.partition("#")[0] for link in LINKS if link.page == "README.md"}
     assert {str(page.relative_to(ROOT)) for page in PAGES} - {"README.md"} <= linked
@@ -283,6 +316,26 @@ def test_every_page_variable_command_benchmark_and_answer_is_documented():
     assert all(f"python -m dwconv.{name}`" in pages["commands.md"] for name in COMMANDS)
     assert all(f"| `{what}` |" in pages["commands.md"] for what in WHAT)
     assert all(f"python -m bench {name} " in pages["benchmarks.md"] for name in (*BENCHMARKS, *READERS))
+
+
+def test_python_in_the_makefile_finds_its_names():
+    """``make dist`` runs at a release alone."""
+    programs = re.findall(r"-c (?:\\\n\s*)?'([^']*)'", (ROOT / "Makefile").read_text())
+    names = {}
+    for program in programs:
+        tree = ast.parse(program)
+        modules = {}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("dwconv"):
+                for each in node.names:
+                    package = importlib.import_module(node.module)
+                    if not hasattr(package, each.name):
+                        importlib.import_module(f"{node.module}.{each.name}")
+                    modules[each.asname or each.name] = getattr(package, each.name)
+        used = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)]
+        names |= {f"{each.value.id}.{each.attr}": modules[each.value.id] for each in used if each.value.id in modules}
+    assert len(programs) > 3 and {"packs.are_for_every_layer", "native.why_not"} <= set(names)
+    assert [name for name, module in names.items() if not hasattr(module, name.partition(".")[2])] == []
 
 
 # -- the house, as CONTRIBUTING draws it -----------------------------------------------------------------------------

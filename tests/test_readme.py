@@ -117,7 +117,8 @@ def test_every_other_example_runs_in_an_empty_folder_with_an_empty_home(page, tm
 
 def _results(benchmark: str, *, vectors: str = "") -> dict[str, Any]:
     """Where two devices have some, those with such ``vectors``."""
-    (path,) = (ROOT / "bench" / "results").glob(f"{benchmark}-*{vectors}-2t.json" if vectors else f"{benchmark}-*.json")
+    pattern = f"{benchmark}-*{vectors}-2t.json" if vectors else f"{benchmark}-*.json"
+    (path,) = (ROOT / "bench" / "results").rglob(pattern)
     found: dict[str, Any] = json.loads(path.read_text())
     return found
 
