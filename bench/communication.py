@@ -51,11 +51,11 @@ from dwconv.errors import DwconvError, DwconvWarning, InvalidChoice, InvalidWork
 from dwconv.measure.clock import contention
 from dwconv.parallel import Communication, Rank, communication, data_parallel, prefetch
 from dwconv.parallel import run as run_rank
-from dwconv.parallel.data.candidates import gradient_bytes
 from dwconv.parallel.data.ways import CommunicationReport, WayTimes
+from dwconv.parallel.data.ways_to_try import gradient_bytes
 from dwconv.parallel.joining import TimeLimit, agreed
 from dwconv.parallel.planning.measured_link import measured_link
-from dwconv.parallel.planning.plan import sum_us
+from dwconv.parallel.planning.pipeline_plan import sum_us
 from dwconv.problems.target import cpu_target
 
 NAMES = ("MobileNetV3-Large", "ResNet-50")

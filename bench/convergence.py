@@ -21,7 +21,7 @@ from bench.links import LOOPBACK, run_ranks
 from bench.models import resnet
 from bench.results import add_out_argument, write_results
 from dwconv.commands.command_line import ArgumentParser, whole, writable_file
-from dwconv.parallel.planning.plan import LayerCost, Link, Plan, Stage, write_plan
+from dwconv.parallel.planning.pipeline_plan import LayerCost, Link, Plan, Stage, write_plan
 from dwconv.problems.target import cpu_target
 from dwconv.system.new_file import replace_file
 

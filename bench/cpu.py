@@ -51,7 +51,7 @@ from dwconv.records.database import Database
 from dwconv.records.log import TuningLog, log_path
 from dwconv.records.record import TuningRecord
 from dwconv.schedules.template import Candidate
-from dwconv.tuner.search.loop import SearchPlan, tune_workload
+from dwconv.tuner.search.search_loop import SearchPlan, tune_workload
 from dwconv.tuner.search.search_result import Budget
 from dwconv.untuned import every_layer
 from dwconv.untuned.other_size import adopted

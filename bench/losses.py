@@ -10,8 +10,8 @@ made-up batches:
     blocks, all threads ─┐
     blocks, one thread  ─┴─ each with each plain run
 
-Losses would not tell a gradient that is slightly wrong from chance. So before the first step and after the last one
-the gradients of both models are compared with those of float64.
+Losses do not show a gradient that is slightly wrong: chance moves them as much. So before the first step and after the
+last one the gradients of both models are compared with those of float64.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ from bench.parallel_rank import (
 from bench.results import add_out_argument, write_results
 from dwconv.commands.command_line import ArgumentParser, from_0
 from dwconv.errors import DwconvError, InvalidChoice, WorkerDied, WorkerTimeout
-from dwconv.parallel.data.candidates import gradient_bytes
+from dwconv.parallel.data.ways_to_try import gradient_bytes
 from dwconv.parallel.planning.compare import SURELY
 from dwconv.problems.target import cpu_target
 

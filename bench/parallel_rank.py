@@ -35,9 +35,9 @@ from dwconv.parallel.planning.cost_of_layers import layer_costs
 from dwconv.parallel.planning.measured_link import measured_link
 from dwconv.parallel.planning.partition import partition
 from dwconv.parallel.planning.pieces import pieces
-from dwconv.parallel.planning.plan import FREE_LINK, LayerCost, Link, Plan, Stage, sum_us
+from dwconv.parallel.planning.pipeline_plan import FREE_LINK, LayerCost, Link, Plan, Stage, sum_us
 from dwconv.parallel.planning.shape import Shape
-from dwconv.parallel.planning.simulation import simulate
+from dwconv.parallel.planning.simulated_step import simulate_step
 
 COSTS_SHARE, CHOICE_SHARE = 0.1, 0.25
 """Of the time of a case."""
@@ -256,12 +256,12 @@ def _train(runner: _Runner, x: Tensor, target: Tensor) -> _Round:
 
 def _times(runner: _Runner) -> dict[str, Any]:
     """Of the slowest rank in each step, beside what the simulator says."""
-    simulated, times_s = simulate(runner.plan), sorted(each.step_s for each in runner.rounds)
+    simulated, times_s = simulate_step(runner.plan), sorted(each.step_s for each in runner.rounds)
     quarter, median_s = len(times_s) // 4, statistics.median(times_s)
     predicted_us = simulated.step_us
     if runner.way is not None and runner.way.collective == "after-backward":
         gradient_bytes = sum(layer.parameter_bytes for layer in runner.plan.layers)
-        predicted_us = simulate(replace(runner.plan, link=FREE_LINK)).step_us
+        predicted_us = simulate_step(replace(runner.plan, link=FREE_LINK)).step_us
         predicted_us += sum_us(runner.plan.link, gradient_bytes, ranks=runner.plan.world)
     return {
         "median_ms": 1e3 * median_s,

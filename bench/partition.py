@@ -33,8 +33,8 @@ from dwconv.schedules.cuda.gpu.cost import conflicts_us, price
 from dwconv.schedules.space import Config, ConfigSpace, Knob, Value
 from dwconv.schedules.template import Candidate, template, templates_for
 from dwconv.tuner.gpu_cost import computed_cost
-from dwconv.tuner.search.spaces import SpaceUnion
-from dwconv.tuner.search.strategies import estimates, in_order
+from dwconv.tuner.search.search_strategies import estimates, in_order
+from dwconv.tuner.search.space_union import SpaceUnion
 
 KERNELS, SIZES, STRIDES = (3, 5, 7, 13), (112, 56, 28, 14, 7), (1, 2)
 CHANNELS = {112: 32, 56: 96, 28: 192, 14: 384, 7: 768}

@@ -25,7 +25,7 @@ from functools import partial
 import torch
 
 from dwconv.measure.clock.timing import Call
-from dwconv.measure.providers import laid_out, not_covered, pytorch_call, pytorch_calls
+from dwconv.measure.providers import laid_out, not_covered, pytorch_by_layout, pytorch_call
 from dwconv.problems.problem import memory_format
 from dwconv.problems.pytorch import OPS, TRANSPOSED_OPS
 from dwconv.problems.workload import LAYOUTS, Layout, Workload
@@ -53,7 +53,7 @@ def providers(workload: Workload, inputs: Inputs, *, compiled: bool = False) -> 
         names = []
         for settings in settings_of_pytorch():
             with settings():
-                name = next(name for name in pytorch_calls(workload, *inputs) if name.endswith(layout))
+                name = next(name for name in pytorch_by_layout(workload, *inputs) if name.endswith(layout))
             if name not in names:
                 names.append(name)
                 yield Provider(name=name, make=partial(_pytorch, workload, layout), settings=settings)

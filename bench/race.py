@@ -75,7 +75,7 @@ _MOST_OF_A_NAME = 120
 @message
 @dataclass(frozen=True, kw_only=True)
 class Race:
-    """Ask for the times of all providers of the workload of a candidate."""
+    """A request for the times of all providers of the workload of a candidate."""
 
     candidate: Candidate
     caches: tuple[Caches, ...] = ("warm",)

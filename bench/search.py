@@ -23,7 +23,7 @@ from dwconv.problems.target import CpuTarget, cpu_target
 from dwconv.problems.workload import LAYOUTS, Workload
 from dwconv.records.log import TuningLog
 from dwconv.schedules.template import Candidate
-from dwconv.tuner.search.loop import SearchPlan, tune_workload
+from dwconv.tuner.search.search_loop import SearchPlan, tune_workload
 from dwconv.tuner.search.search_result import SEARCHES, Budget, Search, Stop, TuningResult
 
 GOAL = 1.1

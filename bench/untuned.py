@@ -34,7 +34,7 @@ from dwconv.records.log import TuningLog
 from dwconv.records.record import TuningRecord
 from dwconv.schedules.template import Candidate
 from dwconv.tuner.expected_gain import MOST_STARTS
-from dwconv.tuner.search.loop import SearchPlan, tune_workload
+from dwconv.tuner.search.search_loop import SearchPlan, tune_workload
 from dwconv.tuner.search.search_result import Budget
 from dwconv.untuned.gain import expected
 from dwconv.untuned.make_portfolio import make_portfolio

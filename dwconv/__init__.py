@@ -23,10 +23,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dwconv import nn
-    from dwconv.call.active import active
     from dwconv.call.causal import causal_conv1d
     from dwconv.call.causal_update import causal_conv1d_update
     from dwconv.call.cross_correlation import cross_correlation
+    from dwconv.call.function_mode import active
     from dwconv.call.functional import conv1d, conv2d, conv3d
     from dwconv.call.process_decisions import lock, reset
     from dwconv.call.transposed import conv_transpose1d, conv_transpose2d, conv_transpose3d
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from dwconv.model.layers import collect, layers
     from dwconv.model.ready import ready
     from dwconv.model.reverting import revert
-    from dwconv.packs.load import load_pack
+    from dwconv.packs.read_pack import load_pack
     from dwconv.reporting import report
     from dwconv.reporting.explanation import explain
     from dwconv.tune import tune
@@ -45,10 +45,10 @@ if TYPE_CHECKING:
     __version__: str
 
 _NAMES = {
-    "call.active": ("active",),
     "call.causal": ("causal_conv1d",),
     "call.causal_update": ("causal_conv1d_update",),
     "call.cross_correlation": ("cross_correlation",),
+    "call.function_mode": ("active",),
     "call.functional": ("conv1d", "conv2d", "conv3d"),
     "call.process_decisions": ("lock", "reset"),
     "call.transposed": ("conv_transpose1d", "conv_transpose2d", "conv_transpose3d"),
@@ -59,7 +59,7 @@ _NAMES = {
     "model.layers": ("collect", "layers"),
     "model.ready": ("ready",),
     "model.reverting": ("revert",),
-    "packs.load": ("load_pack",),
+    "packs.read_pack": ("load_pack",),
     "reporting": ("report",),
     "reporting.explanation": ("explain",),
 }

@@ -22,7 +22,7 @@ from dwconv.system.remote_files import shown
 from dwconv.system.versions import check_can_build
 
 if TYPE_CHECKING:
-    from dwconv.packs.make import MadePack
+    from dwconv.packs.write_pack import MadePack
     from dwconv.problems.target import Target
     from dwconv.problems.workload import Workload
     from dwconv.records.database import Database
@@ -72,8 +72,8 @@ def _export(argv: list[str] | None) -> int:
     if args.fast_math:
         parser.error("--fast-math: packs hold kernels with IEEE arithmetic only; leave it out")
     check_can_build()
-    from dwconv.packs.make import make_pack
     from dwconv.packs.remote import put_pack
+    from dwconv.packs.write_pack import make_pack
     from dwconv.problems.target import parse_target
 
     if args.generic:
@@ -92,7 +92,7 @@ def _export(argv: list[str] | None) -> int:
 
 def _generic(parser: ArgumentParser, args: argparse.Namespace) -> MadePack:
     """The pack for every layer. Raises what making it raises."""
-    from dwconv.packs.make import make_pack_for_every_layer
+    from dwconv.packs.write_pack import make_pack_for_every_layer
     from dwconv.problems.target import CudaTarget, parse_target, target_of_vector_set
     from dwconv.untuned.every_layer import candidates
 

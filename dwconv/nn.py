@@ -10,11 +10,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.jit import is_scripting  # type: ignore[attr-defined]  # a type comment in a scripted method is an error
 
-from dwconv.call.active import active
-from dwconv.call.arguments import Arguments
+from dwconv.call.arguments import CallArguments
 from dwconv.call.deferred import deferred
+from dwconv.call.function_mode import active
 from dwconv.call.functional import conv_of_layer
-from dwconv.call.traced import entered
+from dwconv.call.guarded_forward import entered
 from dwconv.call.transposed import transpose_of_layer
 from dwconv.errors import InvalidArgument, InvalidChoice, InvalidWorkload
 from dwconv.system import given
@@ -135,7 +135,7 @@ class _Depthwise(_Layer):
         if self.padding_mode != "zeros":
             input, padding = F.pad(input, self._reversed_padding_repeated_twice, mode=self.padding_mode), 0
         elif self.axes == 1:
-            arguments = Arguments(input, weight, bias, self.stride, padding, self.dilation, self.groups, 1)
+            arguments = CallArguments(input, weight, bias, self.stride, padding, self.dilation, self.groups, 1)
             waiting = deferred(arguments)
             if waiting is not None:
                 return waiting

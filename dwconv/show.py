@@ -170,7 +170,7 @@ def _source(candidate: Candidate, target: Target) -> _Answer:
 
 
 def _asm(candidate: Candidate, target: Target) -> _Answer:
-    from dwconv.kernels.cpu import assembly
+    from dwconv.kernels.cpu_build import assembly
 
     text = assembly(_built(candidate, target, only="cpu", instead="--what sass"))
     return text, {"asm": text}

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from dwconv.problems.target import Target
     from dwconv.problems.workload import Workload
     from dwconv.tuner.campaign_result import Tuned, TunedDevices
-    from dwconv.tuner.user_choices import Choices
+    from dwconv.tuner.user_choices import UserChoices
 
 NOTHING_WORKED_EXIT_CODE = 1
 NO_NODE_EXIT_CODE = 1
@@ -78,12 +78,12 @@ def tune(
     from dwconv.records.log import TuningLog
     from dwconv.tuner.campaign import tune_all
     from dwconv.tuner.cluster.on_ray import check_ray_is_here
-    from dwconv.tuner.user_choices import Choices
+    from dwconv.tuner.user_choices import UserChoices
 
     path = None if log is None else given.path("log", log)
     if not isinstance(ray, (str, bool)):
         raise InvalidArgument(f"ray={given.shown(ray)} is not an address; give a str such as 10.0.0.1:6379, or True")
-    choices = Choices(minutes=minutes, trials=trials, seconds=seconds, until=until, jobs=cores(), log=path)
+    choices = UserChoices(minutes=minutes, trials=trials, seconds=seconds, until=until, jobs=cores(), log=path)
     if path is not None:
         TuningLog(path)  # checked first: a step of the model may take long
     if ray is not False:
@@ -97,19 +97,19 @@ def tune(
     if tuned.interrupted:
         raise KeyboardInterrupt
     if ray is False:
-        _make_ready(counts, target, log=path)
+        _build_fastest(counts, target, log=path)
     return tuned
 
 
-def _make_ready(workloads: Iterable[Workload], target: Target, *, log: Path | None) -> None:
+def _build_fastest(workloads: Iterable[Workload], target: Target, *, log: Path | None) -> None:
     """Calls have what was found from the first, here and in the next process that reads the ``log``."""
-    from dwconv.call.background_builds import make_ready
+    from dwconv.call.background_builds import build_fastest
     from dwconv.problems.target import CpuTarget
     from dwconv.records.database import Database
 
     if isinstance(target, CpuTarget) and target.present:
         known = Database.behind_log(log, alone=True) if log else None
-        make_ready(workloads, target, threads=target.threads, known=known)
+        build_fastest(workloads, target, threads=target.threads, known=known)
 
 
 class _CallableModule(ModuleType):
@@ -169,7 +169,7 @@ def _tune(argv: list[str] | None) -> int:
         from dwconv.call.process_decisions import reset
 
         reset()
-        _make_ready(counts, target, log=args.log)
+        _build_fastest(counts, target, log=args.log)
     if tuned.interrupted:
         say("interrupted: run the same command to continue")
         return INTERRUPTED_EXIT_CODE
@@ -185,7 +185,7 @@ def _on_ray(
     address: str | bool,
     *,
     target: str,
-    choices: Choices,
+    choices: UserChoices,
     network: bool,
     fast_math: bool = False,
 ) -> TunedDevices:
@@ -200,10 +200,10 @@ def _on_ray(
         return tune_on(cluster, counts, setup, network=network)
 
 
-def _choices(args: argparse.Namespace) -> Choices:
-    from dwconv.tuner.user_choices import Choices
+def _choices(args: argparse.Namespace) -> UserChoices:
+    from dwconv.tuner.user_choices import UserChoices
 
-    return Choices(
+    return UserChoices(
         search=args.search,
         trials=args.trials,
         seconds=args.seconds,

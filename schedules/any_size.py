@@ -62,7 +62,7 @@ class AnyAxis(Axis):
     outputs: Expr
     inputs: Expr
     known: Axis
-    """The same at the size that the configuration was chosen for."""
+    """The axis at the size that the configuration was chosen for."""
     beyond: tuple[int, int]
     """``inputs_beyond`` of the pass."""
 
@@ -246,8 +246,8 @@ def any_pieces(first: Expr, stop: Expr, sizes: Iterable[int]) -> Iterator[tuple[
 
 
 def at_any_size(cut: AnyCut, workload: Workload) -> AnyCut:
-    """The same cut of axes whose sizes are symbols, if ``workload`` is of any size; so are its channels, if it takes
-    any number of them."""
+    """``cut``; if ``workload`` is of any size, on axes whose sizes are symbols, and with channels that are one if it
+    takes any number of them."""
     if not workload.any_size:
         return cut
     work = replace(cut.work, axes=any_axes(workload))

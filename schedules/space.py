@@ -77,7 +77,7 @@ Limit = tuple[str, Callable[[Any], bool]]
 
 
 def rules_of(cut_of: Callable[[Config], Any], limits: Iterable[Limit]) -> list[Rule]:
-    """Limits of cuts, as rules of configurations. Those of one configuration are asked for one after the other."""
+    """Limits of cuts, as rules of configurations. Those of one configuration are checked one after the other."""
     cut = lru_cache(maxsize=4)(cut_of)
 
     def rule(reason: str, test: Callable[[Any], bool]) -> Rule:

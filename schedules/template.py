@@ -53,7 +53,7 @@ class ScheduleTemplate(Generic[AnyTarget]):
     """True if they can take the number of channels, too, ``Workload.any_channels``."""
     spreads_nan: bool = False
     """True if its kernels multiply images by zeros beside the weights: NaN and infinity then make NaN of results beside
-    those that they contribute to, at most ``problems.reference.BESIDE`` columns away."""
+    those that they contribute to, at most ``problems.right_answers.BESIDE`` columns away."""
     misfit: Callable[[Workload, AnyTarget], str | None] = lambda *_: None
     """Why the template cannot run a workload of its pass and layout on a target of its device; None if it can."""
     space: Callable[[Workload, AnyTarget], ConfigSpace]

@@ -98,7 +98,7 @@ def record(workload: Workload, config: Config, *, median_us: float | None, statu
 
 
 class FakeRunner:
-    """Implements Runner. ``fails`` tells a status for a configuration that does not work."""
+    """Implements Runner. ``fails`` gives a status for a configuration that does not work."""
 
     def __init__(
         self,

@@ -20,11 +20,11 @@ import dwconv
 from dwconv import settings
 from dwconv.dispatch import loaded_packs
 from dwconv.errors import DwconvWarning
-from dwconv.kernels import base_pack, load
+from dwconv.kernels import base_pack, load_cpu
 from dwconv.measure.processes import started_process
 from dwconv.measure.simulator.host_compile import available
-from dwconv.tuner.search import spaces as search_spaces
-from dwconv.tuner.search import strategies
+from dwconv.tuner.search import search_strategies
+from dwconv.tuner.search import space_union as search_spaces
 from tests import forked, kept_programs
 from tests.native_needed import go_through_python, needs_native, wait_for_native
 
@@ -44,7 +44,7 @@ def calls_as_they_stay() -> Iterator[None]:
 def kernels_load_once() -> Iterator[None]:
     """LLVM takes a fifth of a second to load one, and most calls in tests run the same few."""
     with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setattr(load, "load_ir", functools.cache(load.load_ir))
+        monkeypatch.setattr(load_cpu, "load_ir", functools.cache(load_cpu.load_ir))
         yield
 
 
@@ -180,7 +180,7 @@ def no_packs(logs: Path) -> Iterator[None]:
 def short_ranking(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a large space a few hundred configurations are estimated, instead of thousands."""
     monkeypatch.setattr(search_spaces, "ENUMERABLE", 300)
-    monkeypatch.setattr(strategies, "LISTED", 300)
+    monkeypatch.setattr(search_strategies, "LISTED", 300)
 
 
 @pytest.fixture

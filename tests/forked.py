@@ -232,7 +232,7 @@ def serve(path: str, preload: str) -> None:
         _bury(ends)
         if listening in ready:
             connection, _ = listening.accept()
-            with contextlib.suppress(OSError, EOFError):  # the one that asked is gone
+            with contextlib.suppress(OSError, EOFError):  # the one that connected is gone
                 _fork(connection, ends)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 FOLDER = "DWCONV_TESTS_PROGRAMS"
 """The variable that names the folder."""
-MODULES = ("dwconv.kernels.cpu", "dwconv.kernels.cuda")
+MODULES = ("dwconv.kernels.cpu_build", "dwconv.kernels.cuda_build")
 """Each has a function ``generated``."""
 
 
@@ -47,4 +47,6 @@ def keep(module: ModuleType) -> None:
 def _code(kernels: Path) -> str:
     import tvm
 
-    return tvm.__version__ + "".join((kernels / name).read_text() for name in ("artifact.py", "cpu.py", "cuda.py"))
+    return tvm.__version__ + "".join(
+        (kernels / name).read_text() for name in ("artifact.py", "cpu_build.py", "cuda_build.py")
+    )

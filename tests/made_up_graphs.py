@@ -7,7 +7,7 @@ from collections import defaultdict
 
 from hypothesis import strategies as st
 
-from dwconv.concurrency.schedule import ExtraSlots, Machine, ScalingCurve, Schedule, Task, TaskGraph
+from dwconv.concurrency.task_graph import ExtraSlots, Machine, ScalingCurve, Schedule, Task, TaskGraph
 
 ROUNDING_US = 1e-6
 

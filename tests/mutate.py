@@ -8,7 +8,7 @@
 A mutation flips a sign or a comparison, moves a number by one, swaps two words (``min`` and ``max``, ``and`` and
 ``or``), turns a condition round, or drops a call or an assignment to an attribute. The tests that import the file run
 first, those of its own folder next, then those of whole commands and calls, then all; the first that fails ends it. A
-mutation that survives is a hole in the suite, or changes nothing that anybody can see: a person has to look. Exits
+mutation that survives is a hole in the suite, or changes nothing that can be seen: a person has to look. Exits
 with 1 if any survived.
 
 The tree is changed in place, so it must have no uncommitted changes; every file is put back, after ctrl-C and SIGTERM

@@ -1,4 +1,4 @@
-"""What is expected of unmeasured workloads, as a test wants it."""
+"""What is expected of unmeasured workloads, as a test sets it."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def record_of(
     computed: bool = False,
     created: str = "",
 ) -> TuningRecord:
-    """A record that says what the test wants it to say; by default, that the candidate is twice as fast."""
+    """A record with what the test gives; by default, that the candidate is twice as fast."""
     measured = Measurement(median_us=median_us, spread_us=1.0, rounds=9, computed=computed)
     others = {"onednn-nhwc": baseline_us, AROUND: around_us}
     other = {

@@ -87,9 +87,9 @@ _PROGRAM = """
 import codecs, dataclasses, locale
 assert codecs.lookup(locale.getpreferredencoding(False)).name != "utf-8"
 from dwconv import settings
-from dwconv.kernels.cpu import assembly
+from dwconv.kernels.cpu_build import assembly
 from dwconv.kernels.library import shared_library
-from dwconv.kernels.load import load_cpu
+from dwconv.kernels.load_cpu import load_cpu
 from dwconv.measure.build_worker import BuildSetup
 from dwconv.measure.processes.process import IsolatedProcess
 from dwconv.measure.simulator.host_compile import _runtime_text
@@ -102,7 +102,7 @@ from dwconv.schedules.template import Candidate, templates_for
 workload = Workload(pass_="fprop", batch=1, channels=8, input_size=(6, 6), kernel=(3, 3), layout="nhwc")
 target = cpu_target()
 template = templates_for(workload, target)[0]
-worker = IsolatedProcess("dwconv.measure.build_worker:Builder", BuildSetup(target=target), threads=1)
+worker = IsolatedProcess("dwconv.measure.build_worker:BuildHandler", BuildSetup(target=target), threads=1)
 artifact = worker.call(Candidate(workload, template.space(workload, target).default), timeout_s=60)
 worker.kill()
 load_cpu(artifact)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import itertools
 import os
 import re
 import shutil
@@ -11,7 +12,6 @@ import subprocess
 import sys
 import sysconfig
 import zipfile
-from collections import defaultdict
 from functools import cache
 from pathlib import Path
 
@@ -197,15 +197,93 @@ def test_an_error_shows_its_cause_only_where_that_is_in_code_of_the_users():
     assert wrong == ["kernels/entry.py: ValueError(f'not a message: {error}')"] and len(chained) > len(wrong)
 
 
+FILES = ("cut", "estimate", "kernel", "space")
+"""Of each family of templates."""
+ENDINGS = ("ing", "er", "or", "ed", "ation", "ator", "ate", "ive")
+
+
+@cache
+def _stems(word: str) -> set[str]:
+    """What ``word`` may be a form of: ``make`` of ``maker``, ``cut`` of ``cutting``."""
+    word = word[:-1] if word.endswith("s") and not word.endswith(("ss", "us")) else word
+    rests = [word.removesuffix(each) for each in ENDINGS if word.endswith(each) and len(word) >= len(each) + 3]
+    return {word, *rests, *(f"{rest}e" for rest in rests), *(rest[:-1] for rest in rests if rest[-2:-1] == rest[-1])}
+
+
+def _differ_by_endings(one: str, other: str) -> bool:
+    words = one.split("_"), other.split("_")
+    return len(words[0]) == len(words[1]) and all(_stems(a) & _stems(b) for a, b in zip(*words, strict=True))
+
+
+def _modules() -> list[tuple[str, Path]]:
+    """The name of each module and package, and the folder that it is in."""
+    paths = [path.relative_to(ROOT) for each in ("dwconv", "schedules") for path in sorted((ROOT / each).rglob("*.py"))]
+    paths = [path for path in paths if path.parts[:2] != ("dwconv", "schedules")]  # a link
+    named = [path.parent if path.stem == "__init__" else path.with_suffix("") for path in paths]
+    return [(path.name, path.parent) for path in named if path.name != "__main__"]
+
+
+def _mean_one_thing(one: tuple[str, Path], other: tuple[str, Path]) -> bool:
+    """A package, and the module in it or beside it that is its door: ``tuner`` and ``tune``."""
+    packages = [name for name, folder in (one, other) if (ROOT / folder / name).is_dir()]
+    return len(packages) == 1 and any(a[1] in (b[1], b[1] / b[0]) for a, b in ((one, other), (other, one)))
+
+
+def test_no_two_modules_have_names_that_differ_by_an_ending():
+    """Nor one name; but each family of templates has the files that CONTRIBUTING lists."""
+    modules = _modules()
+    assert len(modules) > 300, "else nothing was looked at"
+    wrong = set()
+    for one, other in itertools.combinations(modules, 2):
+        in_families = [folder.parts[:1] == ("schedules",) and len(folder.parts) > 1 for _, folder in (one, other)]
+        usual = any(inside and name in FILES for inside, (name, _) in zip(in_families, (one, other), strict=True))
+        same = one[0] == other[0] and not any(in_families)
+        alike = one[0] != other[0] and not usual and _differ_by_endings(one[0], other[0])
+        if (same or alike) and not _mean_one_thing(one, other):
+            wrong.add((f"{one[1]}/{one[0]}", f"{other[1]}/{other[0]}"))
+    assert wrong == set()
+
+
+def _classes() -> list[tuple[str, str]]:
+    """The name of each class, and its file. Names with an underscore are of one file, and are read there."""
+    return [
+        (node.name, str(path.resolve().relative_to(ROOT)))
+        for path, tree in parsed().items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    ]
+
+
 def test_a_name_of_a_class_leads_to_one_place():
-    """Names with an underscore are of one file, and are read there."""
-    homes = defaultdict(set)
-    for path, tree in parsed().items():
-        for node in ast.walk(tree):
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                homes[node.name].add(str(path.resolve().relative_to(ROOT)))
-    assert len(homes) > 300, "else nothing was looked at"
-    assert not {name: paths for name, paths in homes.items() if len(paths) > 1}
+    """Names that differ by an ending stand in one room, as ``Launch`` and ``Launcher``."""
+    classes = _classes()
+    assert len(classes) > 300, "else nothing was looked at"
+    wrong = set()
+    for (one, file), (other, other_file) in itertools.combinations(classes, 2):
+        rooms = {tuple(each.split("/")[:2]) for each in (file, other_file)}
+        words = [re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", each).lower() for each in (one, other)]
+        if one == other or (len(rooms) > 1 and _differ_by_endings(*words)):
+            wrong.add((f"{file}: {one}", f"{other_file}: {other}"))
+    assert wrong == set()
+
+
+PERSONS = re.compile(r"(?<![\w`.])(who|whom|nobody|somebody|anybody|asks|wants|told)(?![\w`(])", re.IGNORECASE)
+"""Words for people: programs compute, request, need and print."""
+
+
+def test_docstrings_say_what_a_thing_is_and_what_programs_do():
+    """``The same`` sends a reader elsewhere."""
+    trees = {**parsed(), **{path: ast.parse(path.read_text()) for path in sorted((ROOT / "bench").rglob("*.py"))}}
+    texts = {}
+    for path, tree in trees.items():
+        alone = [node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)]
+        strings = [node for node in alone if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+        texts |= {f"{path.relative_to(ROOT)}:{node.lineno}": str(node.value) for node in strings}
+    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+    assert len(texts) > 3000 and len(pages) > 15, "else nothing was looked at"
+    assert [at for at, text in texts.items() if text.lstrip().startswith("The same")] == []
+    texts |= {page.name: page.read_text() for page in pages}
+    assert {at: found[0] for at, text in texts.items() if (found := PERSONS.search(text))} == {}
 
 
 def test_importing_dwconv_leaves_tvm_alone():

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.fx import GraphModule
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from dwconv.concurrency.schedule import Placement, Schedule
+from dwconv.concurrency.task_graph import Placement, Schedule
 from dwconv.concurrency.tasks import CutGraph
 
 Inputs = list[Tensor]

@@ -11,7 +11,7 @@ from dwconv import native, show, tune
 from dwconv.measure import limits
 from dwconv.problems import target
 from dwconv.schedules import template as template_module
-from dwconv.tuner.search import loop
+from dwconv.tuner.search import search_loop
 from tests import fake_tuning as fake
 
 SHAPE = ("--shape", "8,96,28,28", "--kernel", "3", "--layout", "nhwc", "--target", "cpu")
@@ -24,7 +24,7 @@ class Made(list[fake.FakeRunner]):
 
     def __init__(self) -> None:
         self.native_asked_after: list[int] = []
-        """How many runners there were whenever the compiled calls were asked for, which may take half a minute."""
+        """How many runners there were whenever the compiled calls were loaded, which may take half a minute."""
 
 
 def plant(monkeypatch: pytest.MonkeyPatch, folder: Path) -> Made:
@@ -49,7 +49,7 @@ def plant(monkeypatch: pytest.MonkeyPatch, folder: Path) -> Made:
 
     monkeypatch.setattr(native, "native", asked)
     monkeypatch.setattr(limits, "doubt", lambda target: None)
-    monkeypatch.setattr(loop, "make_runner", make_runner)
+    monkeypatch.setattr(search_loop, "make_runner", make_runner)
     return made
 
 

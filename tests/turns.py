@@ -9,7 +9,7 @@ import pytest
 
 
 def slow(*values: Any) -> Any:
-    """These values, only where what is slow is asked for."""
+    """These values, only where slow tests run."""
     return pytest.param(*values, marks=pytest.mark.slow)
 
 

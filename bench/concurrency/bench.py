@@ -51,8 +51,8 @@ from dwconv.commands.command_line import ArgumentParser, from_0
 from dwconv.concurrency.counters import available
 from dwconv.concurrency.machine_costs import this_machine
 from dwconv.concurrency.options import Options
-from dwconv.concurrency.schedule import Machine
 from dwconv.concurrency.second_threads import NO_SLOTS
+from dwconv.concurrency.task_graph import Machine
 from dwconv.concurrency.timed_schedules import lap_apart, measurement
 from dwconv.errors import InvalidChoice, one_line
 from dwconv.measure.clock.timing import CpuClock, Lap

@@ -25,8 +25,8 @@ from dwconv.concurrency.list_scheduling import Curves as TaskCurves
 from dwconv.concurrency.options import PLAIN
 from dwconv.concurrency.planned_times import retimed
 from dwconv.concurrency.program import Program
-from dwconv.concurrency.schedule import Machine, Schedule
 from dwconv.concurrency.strategies import COMBINED, STRATEGIES, manual, schedules
+from dwconv.concurrency.task_graph import Machine, Schedule
 from dwconv.concurrency.task_timer import TimeLeft
 from dwconv.concurrency.timeline import in_steps, recorded
 

@@ -13,11 +13,11 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from dwconv.concurrency.candidates import fitted_to
 from dwconv.concurrency.counters import NONE, available
 from dwconv.concurrency.hill_climbing import HillClimbing
 from dwconv.concurrency.program import Program
-from dwconv.concurrency.schedule import ScalingCurve, Task
+from dwconv.concurrency.schedules_to_try import fitted_to
+from dwconv.concurrency.task_graph import ScalingCurve, Task
 from dwconv.concurrency.task_timer import TaskTimer, TimeLeft
 from dwconv.concurrency.time_regression import Counts, Regression, sweep
 from dwconv.concurrency.topology import topology

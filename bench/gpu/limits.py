@@ -29,7 +29,7 @@ _LEAST_RATE = 1e-6
 @message
 @dataclass(frozen=True, kw_only=True)
 class MeasureLimits:
-    """Ask for the limits of the device, measured on these sizes."""
+    """A request for the limits of the device, measured on these sizes."""
 
     memory_bytes: int = 1 << 30
     """Size of a copy in memory: many times the cache."""

@@ -14,7 +14,7 @@ from dwconv.measure.runner import WorkerProcesses
 from dwconv.problems.workload import Workload
 from dwconv.records.database import Database
 from dwconv.tuner.race import race
-from dwconv.tuner.search.loop import SearchPlan, tune_workload
+from dwconv.tuner.search.search_loop import SearchPlan, tune_workload
 from dwconv.tuner.search.search_result import Budget, Stop, TuningResult
 
 LEAST_S = 4.0

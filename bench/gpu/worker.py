@@ -66,8 +66,8 @@ class Handler:
 
 
 class GpuWorker(AbstractContextManager["GpuWorker"]):
-    """Asks the handler ``role`` (``module:name``), made from ``setup``, in a process of its own, which ends with the
-    context; with ``here``, in this one."""
+    """Sends requests to the handler ``role`` (``module:name``), made from ``setup``, in a process of its own, which
+    ends with the context; with ``here``, in this one."""
 
     def __init__(self, role: str, setup: object, *, here: bool = False, threads: int = 1) -> None:
         self._handler: Callable[[Any], Any] | None = locate(role)(setup) if here else None

@@ -1,6 +1,6 @@
 """The path of a call, from ``conv2d`` to a kernel. Imports and the input go down it.
 
-    traced         a module's forward pass, its blocks as one op ──► block_call ──► blocks
+    guarded_forward    a module's forward pass, its blocks as one op ──► block_call ──► block_ops
                                                (frozen_forward: what it is, and whether a module is as it was then;
                                                signature: the arguments of the calls that it stands for)
 
@@ -8,7 +8,7 @@
         │
     causal         causal_conv1d ──► silu_ops                  a convolution and SiLU as one op
         │                               │
-    active         F.conv1d, F.conv_transpose1d and so on, where a mode sends them on
+    function_mode  F.conv1d, F.conv_transpose1d and so on, where a mode sends them on
         │                               │
         ├──► deferred ──────────────────┘                      a causal convolution that runs with a SiLU after it
         ├──► cross_correlation                                 each image with kernels of its own
@@ -29,9 +29,9 @@
                      │
                    call_plan     which kernel runs which pass, or both gradients: dispatch decides
                      │
-                     ├──► plan_kernels ──► loaded       the kernels that this process has, each checked
-                     ├──► background_builds ──► background_worker     built in other processes while PyTorch's op runs
-                     │           │
+                     ├──► plan_kernels ──► process_kernels    the kernels that this process has, each checked
+                     ├──► background_builds ──► background_process ──► background_worker
+                     │           │                                 built in other processes while PyTorch's op runs
                      │        spending      what that may take of the time of calls
                      │
                    arguments     what the user gave, checked: a Call with its Problem

@@ -1,4 +1,4 @@
-"""Arguments: what a user gave. Call: the same, checked, as a convolution of images or, in 3-D, of volumes.
+"""CallArguments: what a user gave. Call: the same, checked, as a convolution of images or, in 3-D, of volumes.
 
 A 1-D convolution is one of height 1; an input without a batch is a batch of 1.
 """
@@ -25,7 +25,7 @@ Ints = tuple[int, ...]
 
 
 class AnyArguments(Protocol):
-    """Those of a convolution, ``Arguments``, or of a transposed one."""
+    """Those of a convolution, ``CallArguments``, or of a transposed one."""
 
     @property
     def input(self) -> Tensor: ...
@@ -70,7 +70,7 @@ class AnyCall(Protocol):
     def problem(self) -> Problem: ...
 
 
-class Arguments(NamedTuple):
+class CallArguments(NamedTuple):
     """Arguments as the user gave them to ``conv1d``, ``conv2d`` or ``conv3d``. A tuple, because one is made in every
     call that C++ does not take, in a third of the time that a frozen dataclass takes."""
 
@@ -92,7 +92,7 @@ class Arguments(NamedTuple):
         """A result that is not given away yet, with the axes of ``input``."""
         return with_axes_of(self.input, image, axes=self.axes)
 
-    def lowered(self) -> Arguments | None:
+    def lowered(self) -> CallArguments | None:
         """The arguments in the type to which autocast lowers a convolution; None if it does not lower all of it."""
         tensors = lowered(*self[:3])
         return None if tensors is None else self._replace(input=tensors[0], weight=tensors[1], bias=tensors[2])
@@ -154,7 +154,7 @@ def with_axes_of(given: Tensor, image: Tensor, *, axes: int) -> Tensor:
 class Call:
     """Arguments that are a depthwise convolution."""
 
-    given: Arguments
+    given: CallArguments
     x: Tensor
     """(N, C, H, W) or (N, C, D, H, W)"""
     w: Tensor
@@ -162,7 +162,7 @@ class Call:
     problem: Problem
 
     @classmethod
-    def of(cls, given: Arguments) -> Call:
+    def of(cls, given: CallArguments) -> Call:
         """Raises InvalidCall or InvalidArgument, naming what does not fit, for what is no depthwise convolution."""
         channels = check_input(given)
         _check_weight(given, channels)
@@ -226,7 +226,7 @@ def check_input(given: AnyArguments) -> int:
     return channels
 
 
-def _check_weight(given: Arguments, channels: int) -> None:
+def _check_weight(given: CallArguments, channels: int) -> None:
     weight, axes = given.weight, given.axes
     out_channels = weight.shape[0] if weight.dim() else 0
     if weight.dim() != axes + 2 or weight.shape[1] != 1 or channels == 0 or out_channels % channels or not out_channels:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from dwconv.call import background_builds, loaded
+from dwconv.call import background_builds, process_kernels
 from dwconv.call.background_builds import Wanted
 from dwconv.call.plan_kernels import chosen
 from dwconv.call.tally import Tally
@@ -35,7 +35,7 @@ from dwconv.problems.workload import Pass
 from dwconv.system import interpreter
 
 if TYPE_CHECKING:
-    from dwconv.call.maker import Maker
+    from dwconv.call.background_process import BackgroundProcess
 
 ASKED_FROM = 2
 """Calls of a layer from which its kernels are predicted: its size recurs."""
@@ -55,7 +55,7 @@ Decisions = dict[Pass, DispatchDecision]
 
 
 class Arriving:
-    """``decide``: what the plan decides in the background, where predictions are made by a Maker."""
+    """``decide``: what the plan decides in the background, where predictions are made by a BackgroundProcess."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class Arriving:
         *,
         target: Target | None,
         tally: Tally,
-        decide: Callable[[Maker], Decisions],
+        decide: Callable[[BackgroundProcess], Decisions],
     ) -> None:
         self.made: Decisions | None = None
         """What was decided, with kernels that are ready."""
@@ -75,7 +75,7 @@ class Arriving:
         self._met: dict[int, int] = {}
         """Calls that Python ran, by weight."""
         self._calls, self._ask_from_calls, self._ask_from_s = 0, ASKED_FROM, 0.0
-        """The first: when it was asked for."""
+        """The first: when it was requested."""
         self._is_urgent = self._waits = False
         """The second: True if the first call waits for the kernels."""
         self._ended = threading.Event()
@@ -95,7 +95,7 @@ class Arriving:
     def wait(self) -> bool:
         """Wait for the kernels, if they are worth it and calls of the process may still wait. True if they are
         there."""
-        if self._waits and not loaded.is_captured(self._device):
+        if self._waits and not process_kernels.is_captured(self._device):
             background_builds.wait(self._ended)
         return self.made is not None
 
@@ -126,7 +126,7 @@ class Arriving:
     def arrive(self, made: Decisions) -> None:
         """The kernels of these decisions are there. One of any size may run the layer's other sizes, too."""
         self.made = made
-        loaded.state.changes += any(each.any_size is not None for each in made.values())
+        process_kernels.state.changes += any(each.any_size is not None for each in made.values())
         self._look_after(0)
         self._ended.set()
 
@@ -139,11 +139,11 @@ class Arriving:
         self._calls, self._ask_from_s = calls, math.inf
         saves_us = math.prod(self._problem.output_shape) * _US_OF_AN_OUTPUT
         self._waits = saves_us * HORIZON * 1e-6 >= background_builds.PREDICTION_S
-        background_builds.ask(self._bring, device=self._device, saves_us=saves_us, builds=len(self._problem.passes))
+        background_builds.predict(self._bring, device=self._device, saves_us=saves_us, builds=len(self._problem.passes))
 
-    def _bring(self, maker: Maker) -> None:
+    def _bring(self, maker: BackgroundProcess) -> None:
         """In the background: decide, and have the kernels built once they are worth it."""
-        made, reason = loaded.attempt(lambda: self._decide(maker))
+        made, reason = process_kernels.attempt(lambda: self._decide(maker))
         if made is None:
             self._put_off(reason)
             return
@@ -177,7 +177,7 @@ class Arriving:
         self._ended.set()
 
     def _calls_of_layer(self, weight: int) -> int:
-        """The calls with that weight, up to those that are asked for; of all sizes together where one kernel runs
+        """The calls with that weight, up to the number that is needed; of all sizes together where one kernel runs
         them."""
         calls, layer = 0, layer_of(self._problem, self._device)
         for each in itertools.chain([self], of_layer.get(layer, ()) if layer else ()):
@@ -197,8 +197,8 @@ def kernels_of(problem: Problem, made: Decisions, *, device: torch.device, targe
     threads = target.threads if isinstance(target, CpuTarget) else 1
     found = []
     for each in made.values():
-        if (known := chosen(problem, each)) and not loaded.is_ready(*known, device):
-            is_shared = known[0].workload.layer_kind in loaded.state.shared_kinds
+        if (known := chosen(problem, each)) and not process_kernels.is_ready(*known, device):
+            is_shared = known[0].workload.layer_kind in process_kernels.state.shared_kinds
             found.append(
                 Wanted(
                     candidate=known[0], target=known[1], device=device, threads=threads, saves_us=saves_us(each),

@@ -1,7 +1,7 @@
 """Kernels are predicted and built in the background, those first that save most for a second of work.
 
-    a plan ──► build: kernels ──► a queue, by what they save ──► a thread, with a process (maker) ──► the cache folder
-       │  └──► ask: to predict ──►                                  │
+    a plan ──► build: kernels ──► a queue, by what they save ──► a thread, with a process ──► the cache folder
+       │  └──► predict ──►                                          │
        └── wait ──────────────────────────────────────────────────◄─┘ checked and loaded: the plan's next call has them
 
 A build beside training that uses all cores nearly stops its steps: threads wait for each other after each op. So calls
@@ -24,13 +24,13 @@ from typing import TYPE_CHECKING
 import torch
 
 from dwconv import settings
-from dwconv.call import loaded, spending
-from dwconv.call.maker import HANDLER, LIMIT_S, MOST_PROCESSES, Maker, imports
+from dwconv.call import process_kernels, spending
+from dwconv.call.background_process import HANDLER, LIMIT_S, MOST_PROCESSES, BackgroundProcess, imports
 from dwconv.call.spending import WorkBeside
 from dwconv.dispatch import loaded_packs
 from dwconv.dispatch.knowledge import database
 from dwconv.errors import WorkerError
-from dwconv.kernels.load import can_load_libraries
+from dwconv.kernels.load_cpu import can_load_libraries
 from dwconv.system import forks
 from dwconv.system.versions import can_build
 
@@ -54,7 +54,7 @@ _AT_ONCE = 2
 """Builds that shorten a wait together; of more only some have work for all of it."""
 
 _log = logging.getLogger(__name__)
-Work = Callable[[Maker], None]
+Work = Callable[[BackgroundProcess], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +93,7 @@ class _Task:
     then: list[Callable[[str], None]] = field(compare=False)
 
 
-def ask(work: Work, *, device: torch.device, saves_us: float = 0.0, builds: int = 0) -> None:
+def predict(work: Work, *, device: torch.device, saves_us: float = 0.0, builds: int = 0) -> None:
     """Let a thread do ``work`` soon, for calls on ``device``; what saves most comes first. Without a thread it is not
     done. ``builds``: so many follow before anything is saved."""
     saves_per_s = saves_us / (PREDICTION_S + builds * BUILD_S["one size"])
@@ -156,21 +156,23 @@ def finish(*, timeout_s: float) -> bool:
             _Threads.finishing -= 1
 
 
-def make_ready(workloads: Iterable[Workload], target: Target, *, threads: int, known: Database | None = None) -> None:
+def build_fastest(
+    workloads: Iterable[Workload], target: Target, *, threads: int, known: Database | None = None
+) -> None:
     """Build and check the kernels that measured fastest, at these sizes and at others, in parallel, so that they are
     ready from the first call. The first use of a kernel that cannot be built gives the warning. ``known``: the records,
     those of this process by default."""
     if settings.untuned() != "predict" or target.kind != "cpu" or not can_build() or settings.local_rank():
         return  # of several ranks on a machine one does it
-    from dwconv.call.background_worker import Make
-    from dwconv.dispatch.any_size import fastest_of_any_size
+    from dwconv.call.background_worker import BuildRequest
     from dwconv.dispatch.decide import decide_on
+    from dwconv.dispatch.times_at_any_size import fastest_of_any_size
     from dwconv.measure.clock.contention import cores
     from dwconv.measure.processes.pool import Pool
     from dwconv.schedules.template import Candidate
 
     known = database() if known is None else known
-    wanted = dict[Make, None]()
+    wanted = dict[BuildRequest, None]()
     for workload in workloads:
         made = decide_on(target, workload, known=known, predicts=False)
         found = []
@@ -179,9 +181,9 @@ def make_ready(workloads: Iterable[Workload], target: Target, *, threads: int, k
         if general := fastest_of_any_size(workload, target, known=known):
             found.append(general)
         for candidate, built_for in found:
-            built = loaded.lacks(candidate, built_for, threads=threads)
+            built = process_kernels.lacks(candidate, built_for, threads=threads)
             if built is not None:
-                wanted[Make(candidate=built, target=built_for, threads=threads, checks=True, links=True)] = None
+                wanted[BuildRequest(candidate=built, target=built_for, threads=threads, checks=True, links=True)] = None
     if not wanted or not can_load_libraries():
         return
     pool = Pool(HANDLER, None, size=max(1, min(cores(), len(wanted) // _FEW)))
@@ -216,7 +218,7 @@ def _add(
 
     is_free = cores() > (torch.get_num_threads() if device.type == "cpu" else 1)
     with _changed:
-        if (same := _by_key.get(key)) is not None:  # another layer, or the start of the model, has asked for it
+        if (same := _by_key.get(key)) is not None:  # another layer, or the start of the model, requested it
             same.then.append(then)
             same.rank = same.rank[0] - saves_per_s, same.rank[1]
             heapq.heapify(_tasks)
@@ -267,7 +269,7 @@ def _run() -> None:
             task, reason = begun[0], "the work failed"
             try:
                 with imports:
-                    _, reason = loaded.attempt(partial(task.work, maker))
+                    _, reason = process_kernels.attempt(partial(task.work, maker))
             finally:
                 _end(*begun, reason)
     except BaseException:
@@ -278,7 +280,7 @@ def _run() -> None:
         maker.end()
 
 
-def _next(maker: Maker) -> tuple[_Task, WorkBeside] | None:
+def _next(maker: BackgroundProcess) -> tuple[_Task, WorkBeside] | None:
     """What is done next, which begins now; None if there was no work for some time: the thread then ends."""
     with _changed:
         ends_s = time.monotonic() + _IDLE_S
@@ -306,22 +308,22 @@ def _end(task: _Task, beside: WorkBeside, reason: str) -> None:
         _changed.notify_all()
 
 
-def _make(wanted: Wanted, maker: Maker) -> None:
+def _make(wanted: Wanted, maker: BackgroundProcess) -> None:
     """Raises WorkerError for what the machine is short of."""
     candidate, target, device = wanted.candidate, wanted.target, wanted.device
     fault = ""
-    if not loaded.is_ready(candidate, target, device):
+    if not process_kernels.is_ready(candidate, target, device):
         fault = maker.make(wanted.built, target, threads=wanted.threads, checks=not wanted.is_known)
     if wanted.built != candidate and not fault:
         loaded_packs.note_built()
     if fault:
-        loaded.unbuilt[candidate, device] = fault
+        process_kernels.unbuilt[candidate, device] = fault
         return
     if target.kind == "cpu":  # a GPU's is loaded by the thread that runs it
-        kernel, _ = loaded.attempt(lambda: loaded.load(candidate, target, device))
+        kernel, _ = process_kernels.attempt(lambda: process_kernels.load(candidate, target, device))
         if kernel is not None:
-            loaded.attempt(lambda: loaded.fault_of(kernel, target, device))
-            loaded.kernels.setdefault((candidate, device), kernel)
+            process_kernels.attempt(lambda: process_kernels.fault_of(kernel, target, device))
+            process_kernels.kernels.setdefault((candidate, device), kernel)
 
 
 # -- what this process has --------------------------------------------------------------------------------------------
@@ -333,7 +335,7 @@ class _Threads:
     """Calls that wait until nothing is left."""
 
 
-make_maker: Callable[[], Maker] = Maker
+make_maker: Callable[[], BackgroundProcess] = BackgroundProcess
 """Tests replace it."""
 _changed = threading.Condition()
 _tasks: list[_Task] = []

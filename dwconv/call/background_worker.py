@@ -1,4 +1,6 @@
-"""A process of ``maker``: predicts gains, builds kernels and checks them. It imports PyTorch with the first check."""
+"""Inside a process of ``background_process``: predicts gains, builds kernels and checks them. PyTorch is imported with
+the first check.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ from pathlib import Path
 
 from dwconv.dispatch import loaded_packs
 from dwconv.kernels.artifact import Artifact
-from dwconv.kernels.cache import make_ready
+from dwconv.kernels.cache import build_linked
 from dwconv.kernels.entry import message, read_entry, write_entry
 from dwconv.measure.build_worker import import_tvm
 from dwconv.problems.target import Target
@@ -23,7 +25,7 @@ message(Expected)
 
 @message
 @dataclass(frozen=True, kw_only=True)
-class Expect:
+class ExpectRequest:
     workload: Workload
     target: Target
     keep_at: str
@@ -39,7 +41,7 @@ class Expect:
 
 @message
 @dataclass(frozen=True, kw_only=True)
-class Make:
+class BuildRequest:
     candidate: Candidate
     target: Target
     threads: int
@@ -50,15 +52,15 @@ class Make:
     """True if the caller can load libraries."""
 
 
-class KernelMaker:
-    """Handler: answers an ``Expect`` with ``gain.expected``; a ``Make`` with None once the cache has the kernel, and
-    its verdict, if it is checked here."""
+class BackgroundHandler:
+    """Handler: answers an ``ExpectRequest`` with ``gain.expected``; a ``BuildRequest`` with None once the cache has the
+    kernel, and its verdict, if it is checked here."""
 
     def __init__(self, setup: None) -> None:
         self._has_tvm = False
 
-    def __call__(self, request: Expect | Make) -> Expected | None:
-        if isinstance(request, Expect):
+    def __call__(self, request: ExpectRequest | BuildRequest) -> Expected | None:
+        if isinstance(request, ExpectRequest):
             found = gain.expected(request.workload, request.target, self._records.bests_of_kind(request.workload))
             write_entry(Path(request.keep_at), {"expected": found})
             return found
@@ -67,7 +69,7 @@ class KernelMaker:
             if not self._has_tvm:
                 import_tvm(request.target)
                 self._has_tvm = True
-            artifact = make_ready(request.candidate, request.target, links=request.links)
+            artifact = build_linked(request.candidate, request.target, links=request.links)
         if request.checks and request.target.kind == "cpu":
             _check(artifact, request.target, threads=request.threads)
         return None
@@ -81,9 +83,9 @@ def _check(artifact: Artifact, target: Target, *, threads: int) -> None:
     import torch
 
     from dwconv import native
-    from dwconv.call import loaded
+    from dwconv.call import process_kernels
     from dwconv.kernels.kernel import Kernel
 
     native.leave_out("no call is timed here")
     torch.set_num_threads(threads)
-    loaded.fault_of(Kernel.load(artifact), target, torch.device("cpu"))
+    process_kernels.fault_of(Kernel.load(artifact), target, torch.device("cpu"))

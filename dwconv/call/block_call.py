@@ -1,4 +1,4 @@
-"""A block as a call: the arguments of PyTorch's modules go to the one op of ``blocks``, which also updates running
+"""A block as a call: the arguments of PyTorch's modules go to the one op of ``block_ops``, which also updates running
 statistics as they do.
 
     z = act2(F.batch_norm(conv2d(act1(F.batch_norm(x, …)), w), …))
@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.utils._python_dispatch import _disable_current_modes
 
-from dwconv.call import blocks
+from dwconv.call import block_ops
 from dwconv.call.block_tensors import batch_norms_of, is_layer_norm, results_of
 from dwconv.call.call_plan import CallPlan, plan_for
 from dwconv.dispatch import knowledge
@@ -32,7 +32,7 @@ Ints = tuple[int, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
+class BlockForm:
     """All of a block but the size of its input. Plain data."""
 
     block: Block
@@ -51,7 +51,7 @@ class Place:
 
 
 @lru_cache(maxsize=1000)
-def _problem(place: Place, shape: Ints, dtype: torch.dtype, trains: bool) -> Problem:
+def _problem(place: BlockForm, shape: Ints, dtype: torch.dtype, trains: bool) -> Problem:
     padding = place.padding
     if padding is None:
         padding = tuple(
@@ -109,7 +109,7 @@ class NormCall(NamedTuple):
 
 
 def plan_of(
-    place: Place, x: Tensor, w: Tensor, bias: Tensor | None, norms: Sequence[NormCall], *, trains: bool = True
+    place: BlockForm, x: Tensor, w: Tensor, bias: Tensor | None, norms: Sequence[NormCall], *, trains: bool = True
 ) -> CallPlan | None:
     """The plan of a block that is faster as one; None where its parts run one by one. Tensors may be placeholders while
     a graph is made."""
@@ -137,7 +137,7 @@ def plan_of(
         plan = plan_for(place.problem(shape, x.dtype, trains=trains), x.device)
     except InvalidWorkload:  # the kernel is larger than the image: PyTorch's function raises the error
         return None
-    if not blocks.is_at_once(plan):
+    if not block_ops.is_at_once(plan):
         return None
     of_y = plan.problem.workload(plan.problem.passes[0]).output_shape
     kinds = [(kind, image) for kind, image in ((block.norm1, shape), (block.norm2, of_y)) if kind]
@@ -147,7 +147,7 @@ def plan_of(
     return plan if fit else None
 
 
-def is_ever_one(place: Place, device: torch.device, *, trains: bool) -> bool:
+def is_ever_one(place: BlockForm, device: torch.device, *, trains: bool) -> bool:
     """Whether the block is faster as one at a size that records have. It takes as long as deciding that."""
     sizes = {
         (workload.input_shape, getattr(torch, workload.dtype))
@@ -235,7 +235,7 @@ def run(x: Tensor, w: Tensor, bias: Tensor | None, norms: Sequence[NormCall], bl
     kinds = batch_norms_of(block)
     if is_layer_norm(block):
         taken = learnt if bias is None else [bias.to(x.dtype), *learnt]
-        z: Tensor = blocks.forward(x, w.to(x.dtype), taken, block, *geometry)[0]
+        z: Tensor = block_ops.forward(x, w.to(x.dtype), taken, block, *geometry)[0]
         return z.transpose_(1, 2).transpose_(2, 3)  # in place: what PyTorch's LayerNorm gives is no view
     if bias is not None and kinds[-1].is_frozen:
         learnt[-1] = _shifted(norms[-1], bias, kinds[-1].eps)
@@ -247,7 +247,7 @@ def run(x: Tensor, w: Tensor, bias: Tensor | None, norms: Sequence[NormCall], bl
         if kind.is_frozen:
             assert norm.running_mean is not None and norm.running_var is not None, "it fits"
             taken += [norm.running_mean, norm.running_var]
-    results = blocks.forward(x, w.to(x.dtype), taken, block, *geometry)
+    results = block_ops.forward(x, w.to(x.dtype), taken, block, *geometry)
     found = dict(zip(results_of(block), results, strict=True))
     if bias is not None and "mean2" in found:
         found["mean2"] = found["mean2"] + bias.detach()

@@ -17,20 +17,20 @@ import torch
 from torch import Tensor
 
 from dwconv import native, settings
-from dwconv.call import background_builds, loaded, spending, untuned_warnings
+from dwconv.call import background_builds, process_kernels, spending, untuned_warnings
 from dwconv.call.arriving import Arriving, kernels_of, layer_of, of_layer
 from dwconv.call.plan_kernels import PlanKernels, chosen
 from dwconv.call.tally import Tally
 from dwconv.call.untuned_warnings import is_first, untuned, warn_of_first
 from dwconv.dispatch import legality, locked
 from dwconv.dispatch.advantage import saves_us
-from dwconv.dispatch.any_size import nearest_of_any_size
 from dwconv.dispatch.at_all_sizes import AtAllSizes
 from dwconv.dispatch.decide import on_pytorch
 from dwconv.dispatch.decision import DispatchDecision
 from dwconv.dispatch.kernel_state import KernelState, OfAnySize
 from dwconv.dispatch.knowledge import database
 from dwconv.dispatch.of_problem import decisions
+from dwconv.dispatch.times_at_any_size import nearest_of_any_size
 from dwconv.errors import InvalidConfig, InvalidWorkload, Untuned, warn
 from dwconv.problems.as_written import tune_command
 from dwconv.problems.problem import Problem
@@ -39,7 +39,7 @@ from dwconv.problems.workload import PASSES, Pass
 from dwconv.system import versions
 
 if TYPE_CHECKING:
-    from dwconv.call.maker import Maker
+    from dwconv.call.background_process import BackgroundProcess
 
 _log = logging.getLogger(__name__)
 
@@ -60,7 +60,7 @@ class CallPlan:
         """With as many threads as PyTorch uses in its calls; None where there can be no kernels."""
         self.tally = Tally()
         self._looked_at = 0
-        self._made_at = loaded.state.cleared
+        self._made_at = process_kernels.state.cleared
         self.arriving = Arriving(problem, device, target=target, tally=self.tally, decide=self._predicted)
         """The kernels of an open plan."""
         self.unneeded: frozenset[Pass] = frozenset()
@@ -84,7 +84,7 @@ class CallPlan:
         for pass_, each in decisions.items():
             self._note_any_size(each)
             if target is not None and is_for_one_size(each):
-                loaded.state.note_prediction(problem.workload(pass_), target)
+                process_kernels.state.note_prediction(problem.workload(pass_), target)
         if not self.is_open:
             self._warn_of_untuned()
 
@@ -98,12 +98,12 @@ class CallPlan:
     def meet(self, weight: int) -> bool:
         """A call of an open plan, with that ``weight``, a number: layers may be alike. True if its kernels are there:
         from now on they run."""
-        is_news = self.arriving.made is None and loaded.state.changes != self._looked_at
+        is_news = self.arriving.made is None and process_kernels.state.changes != self._looked_at
         if is_news and (made := self._by_any_size()):
             self.arriving.arrive(made)
         if (arrived := self.arriving.meet(weight)) is None:
             return False
-        with loaded.lock:
+        with process_kernels.lock:
             if self.is_open:
                 self._settle(arrived)
         return True
@@ -116,26 +116,28 @@ class CallPlan:
 
     def decide_now(self) -> None:
         """What is decided in the background, at once."""
-        made, _ = loaded.attempt(lambda: decisions(self.problem, self.device, state=loaded.state, target=self.target))
+        made, _ = process_kernels.attempt(
+            lambda: decisions(self.problem, self.device, state=process_kernels.state, target=self.target)
+        )
         if made is not None:
             self.arriving.arrive(made[0])
 
-    def _predicted(self, maker: Maker) -> dict[Pass, DispatchDecision]:
-        state = dataclasses.replace(loaded.state, expect=maker.expect)
+    def _predicted(self, maker: BackgroundProcess) -> dict[Pass, DispatchDecision]:
+        state = dataclasses.replace(process_kernels.state, expect=maker.expect)
         made, _ = decisions(self.problem, self.device, state=state, target=self.target)
         for pass_, decision in made.items():
             if self.target and is_for_one_size(decision):
-                loaded.state.note_prediction(self.problem.workload(pass_), self.target)
+                process_kernels.state.note_prediction(self.problem.workload(pass_), self.target)
         for decision in made.values():
             self._note_any_size(decision)
         return made
 
     def _by_any_size(self) -> dict[Pass, DispatchDecision] | None:
         """What runs if the layer has kernels of any size for all that is open; None if it has not."""
-        self._looked_at = loaded.state.changes
-        made, _ = decisions(self.problem, self.device, state=loaded.state, target=self.target, later=True)
+        self._looked_at = process_kernels.state.changes
+        made, _ = decisions(self.problem, self.device, state=process_kernels.state, target=self.target, later=True)
         found = [chosen(self.problem, each) for each in made.values()]
-        is_there = all(loaded.is_ready(*each, self.device) for each in found if each)
+        is_there = all(process_kernels.is_ready(*each, self.device) for each in found if each)
         return made if is_there and not any(each.is_open for each in made.values()) else None
 
     def until_ready(self) -> None:
@@ -169,12 +171,12 @@ class CallPlan:
         candidate = decision.any_size
         if candidate is None or decision.expected is None or self.target is None:
             return
-        if self._made_at != loaded.state.cleared:  # it was forgotten while its kernels were on their way
+        if self._made_at != process_kernels.state.cleared:  # it was forgotten while its kernels were on their way
             return
-        of_layer = loaded.state.any_size[candidate.workload.of_one_size.layer, self.target.device]
+        of_layer = process_kernels.state.any_size[candidate.workload.of_one_size.layer, self.target.device]
         if nearest_of_any_size(of_layer, candidate.workload) is None:
             of_layer.append(OfAnySize(candidate=candidate, expected=decision.expected))
-            loaded.state.changes += 1
+            process_kernels.state.changes += 1
 
     def _warn_of_untuned(self) -> None:
         """Warn of the first untuned layer. No warning for predicted kernels: ``explain`` names the command. None for
@@ -222,7 +224,7 @@ def plan_for(problem: Problem, device: torch.device, *, needs: Set[Pass] | None 
     found = _plans.get(key)
     if found is None or (found.unneeded and (needs is None or needs & found.unneeded)):
         began_s = time.monotonic()
-        with loaded.lock:
+        with process_kernels.lock:
             if len(_plans) >= MOST_PLANS:
                 _plans.clear()
                 of_layer.clear()
@@ -242,7 +244,7 @@ def plan_for(problem: Problem, device: torch.device, *, needs: Set[Pass] | None 
 
 def foresee(problem: Problem, device: torch.device) -> None:
     """Have kernels built that are known from measurements, for a call that may come."""
-    made, target = decisions(problem, device, state=loaded.state, later=True)
+    made, target = decisions(problem, device, state=process_kernels.state, later=True)
     if target is not None and locked.current() is None:
         wanted = kernels_of(problem, made, device=device, target=target)
         background_builds.build(wanted, then=lambda reason: None)
@@ -251,7 +253,7 @@ def foresee(problem: Problem, device: torch.device) -> None:
 def _as_at_other_sizes(problem: Problem, sizeless: _Sizeless) -> CallPlan | None:
     """The plan of a layer that kernels of any size run at its other sizes; None if another one may run it here."""
     for decided, plan in _at_all_sizes.get(sizeless, ()):
-        if decided.holds_at(problem, plan.device, broken=loaded.state.broken):
+        if decided.holds_at(problem, plan.device, broken=process_kernels.state.broken):
             return plan.resized(problem)
     return None
 
@@ -259,17 +261,17 @@ def _as_at_other_sizes(problem: Problem, sizeless: _Sizeless) -> CallPlan | None
 def decisions_for(problem: Problem, device: torch.device) -> tuple[dict[Pass, DispatchDecision], Target | None]:
     """What a plan that is made now would decide in the end: ``dispatch.of_problem.decisions``, by what this process has
     measured."""
-    return decisions(problem, device, state=loaded.state)
+    return decisions(problem, device, state=process_kernels.state)
 
 
 def kernel_state() -> KernelState:
     """The verdicts of this process on its kernels."""
-    return loaded.state
+    return process_kernels.state
 
 
 def plans() -> list[CallPlan]:
     """All plans that were made since decisions were last forgotten, in that order."""
-    with loaded.lock:
+    with process_kernels.lock:
         return list(_plans.values())
 
 
@@ -289,11 +291,11 @@ def _new_plan(problem: Problem, device: torch.device, *, sizeless: _Sizeless, ne
     later = settings.untuned() == "predict" and lock is None and not locked.agreed_on(problem, device)
     with contextlib.suppress(InvalidWorkload):  # of another type: PyTorch's op runs
         for pass_ in problem.passes if layer_of(problem, device) else ():
-            loaded.state.meet(problem.workload(pass_))
+            process_kernels.state.meet(problem.workload(pass_))
     made, reason = (
-        (None, loaded.ABANDONED)
-        if loaded.lock.abandoned
-        else loaded.attempt(lambda: decisions(problem, device, state=loaded.state, later=later))
+        (None, process_kernels.ABANDONED)
+        if process_kernels.lock.abandoned
+        else process_kernels.attempt(lambda: decisions(problem, device, state=process_kernels.state, later=later))
     )
     if made is None and is_first(reason):
         warn(f"everything runs on PyTorch's own op: {reason}")
@@ -319,8 +321,8 @@ def _new_plan(problem: Problem, device: torch.device, *, sizeless: _Sizeless, ne
     if later and problem.epilogue == "none" and not problem.block and versions.can_build():
         plan.until_ready()
     if target and not plan.is_open:
-        decided, _ = loaded.attempt(
-            lambda: AtAllSizes.of(problem, plan.decisions, target=target, broken=loaded.state.broken)
+        decided, _ = process_kernels.attempt(
+            lambda: AtAllSizes.of(problem, plan.decisions, target=target, broken=process_kernels.state.broken)
         )
         if decided:
             _at_all_sizes.setdefault(sizeless, []).append((decided, plan))
@@ -349,12 +351,15 @@ def _at_first_size(
         if problem.block or not (known and known[0].workload.any_size and each.record):
             continue
         workload = dataclasses.replace(problem.workload(pass_), bias=known[0].workload.bias)
-        is_shared = workload.layer_kind in loaded.state.shared_kinds or loaded.state.meets_several_sizes(workload)
-        if not (is_shared or loaded.is_ready(*known, device)):
+        is_shared = (
+            workload.layer_kind in process_kernels.state.shared_kinds
+            or process_kernels.state.meets_several_sizes(workload)
+        )
+        if not (is_shared or process_kernels.is_ready(*known, device)):
             with contextlib.suppress(InvalidConfig):
                 space = fitting(known[0].config.template, workload, target).space(workload, target)
                 config = space.nearest(known[0].config)
-                legality.check(Candidate(workload, config), target, broken=loaded.state.broken)
+                legality.check(Candidate(workload, config), target, broken=process_kernels.state.broken)
                 found[pass_] = dataclasses.replace(each, workload=workload, config=config)
     return found
 
@@ -381,7 +386,7 @@ spending.saved_s = _saved_s
 
 def forget() -> None:
     """Forget all decisions, kernels and warnings, and read the tuning logs again when they are next needed."""
-    with loaded.lock:
+    with process_kernels.lock:
         _plans.clear()
         of_layer.clear()
         _at_all_sizes.clear()
@@ -392,7 +397,7 @@ def forget() -> None:
         locked.agreed.clear()
         _saved[:] = [0.0, 0.0]
         background_builds.forget()
-        loaded.forget()
+        process_kernels.forget()
 
 
 UNNEEDED = "no call has needed it"

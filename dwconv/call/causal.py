@@ -13,8 +13,8 @@ from torch._C import _len_torch_dispatch_stack
 from torch.overrides import handle_torch_function, has_torch_function
 
 from dwconv.call import silu_ops, through_dispatcher
-from dwconv.call.active import named_weight
-from dwconv.call.arguments import Arguments, Call
+from dwconv.call.arguments import Call, CallArguments
+from dwconv.call.function_mode import named_weight
 from dwconv.call.functional import conv1d
 from dwconv.call.watchers import is_foreign, is_recorded_for_elsewhere, is_spread, is_unknown_to_our_ops
 from dwconv.errors import InvalidArgument, InvalidCall
@@ -72,7 +72,7 @@ def computed(
     before = weight.shape[1] - 1
     weight = named_weight(weight.unsqueeze(1)).to(x.dtype)
     bias = None if bias is None else bias.to(x.dtype)
-    given = Arguments(x, weight, bias, 1, ((before, 0),), 1, None, 1)
+    given = CallArguments(x, weight, bias, 1, ((before, 0),), 1, None, 1)
     y = _convolve(given, activation=activation is not None)
     if initial_states is not None or seq_idx is not None:
         y = _mended(y, given.lowered() or given, seq_idx, initial_states, activation=activation is not None)
@@ -82,7 +82,7 @@ def computed(
     return y, last if final_states_out is None else final_states_out.copy_(last)
 
 
-def _convolve(given: Arguments, *, activation: bool) -> Tensor:
+def _convolve(given: CallArguments, *, activation: bool) -> Tensor:
     """With zeros before the first element."""
     if not activation:
         return conv1d(*given[:-1])
@@ -94,7 +94,7 @@ def _convolve(given: Arguments, *, activation: bool) -> Tensor:
     return F.silu(conv1d(*given[:3], padding=before)[..., :length])
 
 
-def _is_at_once(given: Arguments) -> bool:
+def _is_at_once(given: CallArguments) -> bool:
     """Whether convolution and activation are one op."""
     if is_recorded_for_elsewhere():
         return False
@@ -132,7 +132,7 @@ _decided._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 def _mended(
-    y: Tensor, given: Arguments, seq_idx: Tensor | None, initial_states: Tensor | None, *, activation: bool
+    y: Tensor, given: CallArguments, seq_idx: Tensor | None, initial_states: Tensor | None, *, activation: bool
 ) -> Tensor:
     """``y``, with the few elements computed again that touch initial states or another sequence."""
     x, weight, bias, *_ = given

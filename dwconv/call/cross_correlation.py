@@ -21,8 +21,8 @@ from torch.overrides import handle_torch_function, has_torch_function_variadic
 from dwconv.call import functional
 from dwconv.call.arguments import (
     KERNELS,
-    Arguments,
     Call,
+    CallArguments,
     Size,
     image_of,
     is_autocast,
@@ -103,7 +103,7 @@ def _image_by_image(x: Tensor, kernels: Tensor, numbers: _Numbers) -> Tensor:
             return _at_once(x, kernels, numbers)
         x, kernels, _ = tensors
     trains = torch.is_grad_enabled() and (x.requires_grad or kernels.requires_grad)
-    call = Call.of(Arguments(x[:1], kernels[0].unsqueeze(1), None, *numbers, None, axes))
+    call = Call.of(CallArguments(x[:1], kernels[0].unsqueeze(1), None, *numbers, None, axes))
     plan = plan_for(call.problem, x.device)
     passes: tuple[Pass, ...] = PASSES if trains else ("fprop",)
     plan.check(passes)

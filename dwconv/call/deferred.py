@@ -21,7 +21,7 @@ from torch.autograd import Function
 from torch.utils._pytree import tree_map_only
 
 from dwconv.call import silu_ops
-from dwconv.call.arguments import Arguments, Call
+from dwconv.call.arguments import Call, CallArguments
 from dwconv.call.functional import conv1d
 from dwconv.call.gradients import Needs, Tied, gradients, wanted
 from dwconv.call.torch_ops import DispatchedPasses
@@ -29,7 +29,7 @@ from dwconv.call.watchers import are_plain, is_foreign, is_looked_at
 from dwconv.errors import InvalidWorkload
 
 
-def deferred(given: Arguments) -> Tensor | None:
+def deferred(given: CallArguments) -> Tensor | None:
     """The deferred result of a depthwise call of ``conv1d`` if kernels with SiLU measured faster at these sizes; None
     for other calls, and if something watches."""
     if torch.compiler.is_compiling() or is_looked_at():  # autocast is no matter: the ops handle it
@@ -48,7 +48,7 @@ def deferred(given: Arguments) -> Tensor | None:
     return sums.tensor() if at_once else None
 
 
-def is_causal(given: Arguments) -> bool:
+def is_causal(given: CallArguments) -> bool:
     """True for a depthwise ``conv1d`` that pads both sides with as many elements as the kernel reads before an
     element."""
     before = given.weight.shape[-1] - 1
@@ -88,9 +88,9 @@ class _Sums:
     swapped: bool = False
     """Whether the result is (B, L, C)."""
 
-    def arguments(self, *, beyond: int | None = None) -> Arguments:
+    def arguments(self, *, beyond: int | None = None) -> CallArguments:
         sides = (self.weight.shape[-1] - 1, self.beyond if beyond is None else beyond)
-        return Arguments(self.x, self.weight, self.bias, 1, (sides,), 1, None, 1)
+        return CallArguments(self.x, self.weight, self.bias, 1, (sides,), 1, None, 1)
 
     def tensor(self) -> Tensor:
         return _Defer.apply(self.x, self.weight, self.bias, self)  # type: ignore[no-untyped-call]

@@ -19,18 +19,18 @@ from torch import Tensor
 from torch.autograd import Function
 
 from dwconv import native
-from dwconv.call.arguments import Arguments, Call, Padding, has_sides, image_of, whole, with_axes_of
+from dwconv.call.arguments import Call, CallArguments, Padding, has_sides, image_of, whole, with_axes_of
 from dwconv.call.call_plan import MOST_PLANS, CallPlan, plan_for
 from dwconv.call.gradients import Needs, Passes, Tied, gradients, wanted
-from dwconv.call.loaded import is_captured
 from dwconv.call.passes import PlannedPasses
+from dwconv.call.process_kernels import is_captured
 from dwconv.call.torch_ops import DispatchedPasses
 from dwconv.call.watchers import is_watched_backward
 from dwconv.kernels.operand import MOST_ELEMENTS, dense_strides, x_pitch_of
 from dwconv.problems.workload import PASSES, Pass
 
 
-def convolve(given: Arguments, *, layers_weight: Tensor) -> Tensor:
+def convolve(given: CallArguments, *, layers_weight: Tensor) -> Tensor:
     """y, of a call that is not ``is_watched``. ``layers_weight``: the weight before autocast lowered it; calls are
     counted by it.
     Raises InvalidCall, InvalidArgument."""
@@ -73,10 +73,10 @@ def forget() -> None:
 _known: dict[object, PlannedPasses] = {}
 """What runs a call, by everything that describes it: it needs no second check."""
 known_transposed: dict[object, Any] = {}
-"""The same of calls of ``transposed``."""
+"""What runs a call of ``transposed``, by everything that describes it."""
 
 
-def _learn(key: object, given: Arguments, *, trains: bool) -> PlannedPasses:
+def _learn(key: object, given: CallArguments, *, trains: bool) -> PlannedPasses:
     """Check a new call, decide what runs it, and record the decision."""
     call = Call.of(given)
     plan = plan_for(call.problem, call.x.device, needs=_needed(given, trains=trains))
@@ -102,7 +102,7 @@ def _learn(key: object, given: Arguments, *, trains: bool) -> PlannedPasses:
     return passes
 
 
-def _needed(given: Arguments, *, trains: bool) -> set[Pass]:
+def _needed(given: CallArguments, *, trains: bool) -> set[Pass]:
     """The passes that follow from a call."""
     needed: set[Pass] = {"fprop"}
     if trains and given.input.requires_grad:

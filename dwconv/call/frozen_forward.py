@@ -14,7 +14,7 @@ from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from dwconv import native
-from dwconv.call.block_call import Place
+from dwconv.call.block_call import BlockForm
 from dwconv.call.signature import Signature
 
 Forward = Callable[..., Any]
@@ -44,7 +44,7 @@ class _Source:
 class TracedBlock(_Source):
     """A block in a traced forward pass. ``run(parent, x)`` runs its parts, one by one."""
 
-    place: Place
+    place: BlockForm
     conv: str
     """The path of the convolution from the parent."""
     norms: tuple[str, ...]
@@ -93,7 +93,7 @@ class Trace(_Source):
     """Of the module itself; norms inside may keep their statistics meanwhile."""
     signature: Signature
     tools: tuple[str, ...]
-    """The functions with which it asks if a compiler, an exporter or a tracer runs it: none does where the trace
+    """The functions with which it checks if a compiler, an exporter or a tracer runs it: none does where the trace
     runs."""
     blocks: tuple[TracedBlock, ...]
     modules: tuple[WatchedModule, ...]

@@ -19,7 +19,7 @@ from torch.overrides import (
 
 from dwconv import native
 from dwconv.call import fast_path, through_dispatcher
-from dwconv.call.arguments import AnyArguments, Arguments, Padding, Size
+from dwconv.call.arguments import AnyArguments, CallArguments, Padding, Size
 from dwconv.call.untuned_warnings import warn_once
 from dwconv.call.watchers import is_let_through, is_watched_beside_autocast
 from dwconv.errors import InvalidArgument, InvalidWorkload
@@ -48,7 +48,7 @@ def conv2d(
         y: Tensor | None = native.convolve(input, weight, bias, stride, padding, dilation, groups, 2)
         if y is not None:
             return y
-    return on_its_road(conv2d, Arguments(input, weight, bias, stride, padding, dilation, groups, 2))
+    return on_its_road(conv2d, CallArguments(input, weight, bias, stride, padding, dilation, groups, 2))
 
 
 def conv1d(
@@ -69,7 +69,7 @@ def conv1d(
         y: Tensor | None = native.convolve(input, weight, bias, stride, padding, dilation, groups, 1)
         if y is not None:
             return y
-    return on_its_road(conv1d, Arguments(input, weight, bias, stride, padding, dilation, groups, 1))
+    return on_its_road(conv1d, CallArguments(input, weight, bias, stride, padding, dilation, groups, 1))
 
 
 def conv3d(
@@ -90,7 +90,7 @@ def conv3d(
         y: Tensor | None = native.convolve(input, weight, bias, stride, padding, dilation, groups, 3)
         if y is not None:
             return y
-    return on_its_road(conv3d, Arguments(input, weight, bias, stride, padding, dilation, groups, 3))
+    return on_its_road(conv3d, CallArguments(input, weight, bias, stride, padding, dilation, groups, 3))
 
 
 def conv_of_layer(
@@ -109,7 +109,7 @@ def conv_of_layer(
         y: Tensor | None = native.convolve(input, weight, bias, stride, padding, dilation, groups, axes)
         if y is not None:
             return y
-    given = Arguments(input, weight, bias, stride, padding, dilation, groups, axes)
+    given = CallArguments(input, weight, bias, stride, padding, dilation, groups, axes)
     is_traced = torch.jit.is_tracing()  # type: ignore[no-untyped-call, attr-defined]
     is_plain = type(weight) in (Tensor, Parameter) and not weight.is_nested
     if is_plain and not is_traced and weight.dim() > 1 and weight.shape[1] != 1:

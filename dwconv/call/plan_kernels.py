@@ -1,6 +1,6 @@
 """PlanKernels: the kernels of what a plan has decided, built and checked when they are first used.
 
-decisions ──► chosen(decision) ──► loaded.kernel_of ──► at the size of the problem ──► checked ──► [pass]
+decisions ──► chosen(decision) ──► process_kernels.kernel_of ──► at the size of the problem ──► checked ──► [pass]
                                         └── at(x_pitch): for an x that is a slice of a tensor of more channels
 """
 
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 
 import torch
 
-from dwconv.call import loaded, spending
+from dwconv.call import process_kernels, spending
 from dwconv.call.untuned_warnings import kind_of, warn_of_first
 from dwconv.dispatch import legality, locked
 from dwconv.dispatch.decision import DispatchDecision
@@ -41,12 +41,12 @@ class _BuiltWhenFirstUsed(dict[Pass, "Kernel | None"]):
         self._build = build
 
     def __missing__(self, pass_: Pass) -> Kernel | None:
-        with loaded.lock:
+        with process_kernels.lock:
             if pass_ not in self:  # no other thread was faster
                 began_s = time.monotonic()
                 try:
                     self[pass_] = self._build(pass_)
-                except loaded.NotNow:
+                except process_kernels.NotNow:
                     return None
                 finally:
                     spending.of_process.spend(time.monotonic() - began_s)
@@ -97,7 +97,7 @@ class PlanKernels(_BuiltWhenFirstUsed):
         others copy it."""
         if (found := self.of_slices.get(x_pitch)) is not None:
             return found
-        with loaded.lock:
+        with process_kernels.lock:
             if len(self.of_slices) < MOST_PITCHES:
                 build = _BuiltWhenFirstUsed(lambda pass_: self._build_at(x_pitch, pass_))
                 return self.of_slices.setdefault(x_pitch, build)
@@ -106,9 +106,9 @@ class PlanKernels(_BuiltWhenFirstUsed):
     def _build_dense(self, pass_: Pass) -> Kernel | None:
         self._check([pass_])
         decision = self._decisions[pass_]
-        if loaded.lock.abandoned:  # nothing can be imported
-            said = f"{self._problem.workload(pass_).key} runs on PyTorch's own op: {loaded.ABANDONED}"
-            warn_of_first(loaded.ABANDONED, said)
+        if process_kernels.lock.abandoned:  # nothing can be imported
+            said = f"{self._problem.workload(pass_).key} runs on PyTorch's own op: {process_kernels.ABANDONED}"
+            warn_of_first(process_kernels.ABANDONED, said)
             return None
         known = chosen(self._problem, decision)
         assert known is not None and decision.config is not None, "decided together with the provider"
@@ -119,7 +119,7 @@ class PlanKernels(_BuiltWhenFirstUsed):
             said = f"the kernel of {self._named(candidate.workload)} is not the code that was locked: bits may differ"
             warn_of_first("lock", said)
         if fault:
-            loaded.state.broken[dataclasses.replace(candidate, config=decision.config)] = f"it {fault}"
+            process_kernels.state.broken[dataclasses.replace(candidate, config=decision.config)] = f"it {fault}"
             known_as = "predicted" if decision.expected else "tuned"
             is_both = pass_ == "backward" and self._problem.block is None
             instead = "as dgrad and wgrad" if is_both else "on PyTorch's own op"
@@ -131,7 +131,7 @@ class PlanKernels(_BuiltWhenFirstUsed):
         """The kernel of the decision, built for an x of that pitch; the one for a dense x where that is not to be
         had: without TVM a pack's kernel is as it came."""
         decision = self._decisions[pass_]
-        if pass_ in self._refused or loaded.lock.abandoned or not reads_slices(decision, x_pitch):
+        if pass_ in self._refused or process_kernels.lock.abandoned or not reads_slices(decision, x_pitch):
             return self[pass_]
         known = chosen(self._problem, decision)
         assert known is not None, "it reads slices"
@@ -147,10 +147,12 @@ class PlanKernels(_BuiltWhenFirstUsed):
 
     def _kernel_of(self, candidate: Candidate, target: Target) -> tuple[Kernel | None, str]:
         """The kernel, one of any size at the size of the problem; or what is wrong with it."""
-        kernel, reason = loaded.attempt(lambda: self._at_size(loaded.kernel_of(candidate, target, self._device)))
+        kernel, reason = process_kernels.attempt(
+            lambda: self._at_size(process_kernels.kernel_of(candidate, target, self._device))
+        )
         if kernel is None:
             return None, f"could not be built: {reason}"
-        return kernel, loaded.fault_in(kernel, target, self._device)
+        return kernel, process_kernels.fault_in(kernel, target, self._device)
 
     def _at_size(self, kernel: Kernel) -> Kernel:
         size = self._problem.input_shape[2:]
@@ -167,7 +169,7 @@ class PlanKernels(_BuiltWhenFirstUsed):
         assert decision.workload is not None and decision.config is not None, "decided together with the provider"
         if decision.record is None and not decision.workload.any_size:
             made = Candidate(decision.workload, decision.config)
-            loaded.state.predicted.setdefault((made.workload.batchless_key, target.device), made)
+            process_kernels.state.predicted.setdefault((made.workload.batchless_key, target.device), made)
 
 
 def chosen(problem: Problem, decision: DispatchDecision) -> tuple[Candidate, Target] | None:
@@ -189,7 +191,7 @@ def state_of(problem: Problem, decision: DispatchDecision, device: torch.device)
     """Of the kernel of a decision; empty where there is none. One that is not built counts as building."""
     if (known := chosen(problem, decision)) is None:
         return ""
-    return "ready" if loaded.is_ready(*known, device) else "building"
+    return "ready" if process_kernels.is_ready(*known, device) else "building"
 
 
 def reads_slices(decision: DispatchDecision, x_pitch: int) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dwconv.call import blocks, call_plan, fast_path, torch_ops
+from dwconv.call import block_ops, call_plan, fast_path, torch_ops
 from dwconv.dispatch import locked
 from dwconv.errors import InvalidSetting, warn
 from dwconv.system import given
@@ -37,5 +37,5 @@ def reset() -> None:
     """Forget all decisions, kernels and warnings, and read the tuning logs again when they are next needed."""
     call_plan.forget()
     torch_ops.forget()
-    blocks.forget()
+    block_ops.forget()
     fast_path.forget()

@@ -27,7 +27,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Partial, Placement, Replicate, Shard
 
 from dwconv.call import torch_ops
-from dwconv.call.arguments import Arguments, Call
+from dwconv.call.arguments import Call, CallArguments
 
 Placements = tuple[Placement, ...]
 _OF_GRADIENT: dict[tuple[Placement, Placement], Placement] = {
@@ -38,7 +38,7 @@ _OF_GRADIENT: dict[tuple[Placement, Placement], Placement] = {
 """Where the gradient of the weight is along one axis of the mesh, by where x and w are."""
 
 
-def convolve(given: Arguments) -> Tensor | None:
+def convolve(given: CallArguments) -> Tensor | None:
     """y, of DTensors whose parts can be run by themselves; None if they cannot."""
     parts = _Parts.of(given)
     if parts is None or torch.is_autocast_enabled(given.input.device.type):
@@ -68,7 +68,7 @@ class _Parts:
     """The gradients of w and the bias."""
 
     @classmethod
-    def of(cls, given: Arguments) -> _Parts | None:
+    def of(cls, given: CallArguments) -> _Parts | None:
         """None for what is left to PyTorch's op."""
         x, w, bias = given.input, given.weight, given.bias
         if not isinstance(x, DTensor) or not isinstance(w, DTensor) or x.dim() != given.axes + 2:

@@ -20,7 +20,7 @@ _FORWARD: tuple[Pass, ...] = ("fprop", "forward", "inference")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Counted:
+class WeightCalls:
     """Calls with one weight."""
 
     weight: Tensor
@@ -65,7 +65,7 @@ class Tally:
         """The calls that C++ took, with the weight of that ``id``."""
         return sum(each[1] for call in self.taught for each in call.counted() if id(each[0]) == weight)
 
-    def counted(self) -> list[Counted]:
+    def counted(self) -> list[WeightCalls]:
         """The calls with each weight that is still there."""
         here = [
             (each.weight(), *((each.for_x, each.calls) if each.is_transposed else (each.calls, each.for_x)), each.for_w)
@@ -73,7 +73,7 @@ class Tally:
         ]
         taken = [each for call in self.taught for each in call.counted()]
         return [
-            Counted(weight=weight, passes=Counter[Pass]({"fprop": fprop, "dgrad": dgrad, "wgrad": wgrad}))
+            WeightCalls(weight=weight, passes=Counter[Pass]({"fprop": fprop, "dgrad": dgrad, "wgrad": wgrad}))
             for weight, fprop, dgrad, wgrad in (*here, *taken)
             if weight is not None
         ]

@@ -6,13 +6,13 @@ import torch
 from torch import Tensor
 
 from dwconv.call import torch_ops
-from dwconv.call.arguments import AnyArguments, AnyCall, Arguments, Call
+from dwconv.call.arguments import AnyArguments, AnyCall, Call, CallArguments
 from dwconv.call.call_plan import plan_for
 from dwconv.call.untuned_warnings import warn_once
 from dwconv.call.watchers import is_foreign, is_recorded_for_elsewhere, is_spread, is_unknown_to_our_ops
 
 
-def convolve(given: Arguments) -> Tensor:
+def convolve(given: CallArguments) -> Tensor:
     """y. Raises InvalidCall, InvalidArgument."""
     if is_for_elsewhere(given):
         return given.on_pytorch()
@@ -64,7 +64,7 @@ def is_for_pytorch(call: AnyCall, *, is_transposed: bool = False) -> bool:
     return plan.is_pytorch
 
 
-def _sharded(given: Arguments) -> Tensor | None:
+def _sharded(given: CallArguments) -> Tensor | None:
     from dwconv.call import sharded  # late: importing PyTorch's DTensor takes long
 
     return sharded.convolve(given)

@@ -32,8 +32,8 @@ from dwconv.call.call_plan import MOST_PLANS, CallPlan, plan_for
 from dwconv.call.fast_path import differentiable, known_transposed
 from dwconv.call.functional import on_its_road
 from dwconv.call.gradients import Needs, Passes, Tied, gradients, wanted
-from dwconv.call.loaded import is_captured
 from dwconv.call.passes import PlannedPasses
+from dwconv.call.process_kernels import is_captured
 from dwconv.call.transposed_call import TransposedArguments, TransposedCall, as_one_each
 from dwconv.call.watchers import is_spread, is_unknown_to_our_ops, is_watched_backward
 from dwconv.dispatch.of_problem import as_transposed

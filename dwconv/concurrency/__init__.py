@@ -5,10 +5,10 @@ suits it.
     print(dwconv.concurrency.explain(model))                    # what runs, and why
     python -m dwconv.concurrency counters                       # what this machine can count
 
-    a graph in tasks     cutting, tasks, split_gradients
+    a graph in tasks     task_graph, operator_groups, tasks, split_gradients
     their times          task_timer, hill_climbing, time_regression, learners, counters
     the machine          machine_costs, second_threads, interference
-    schedules            schedule, list_scheduling, fill_in, strategies, candidates
+    schedules            list_scheduling, fill_in, strategies, schedules_to_try
     running one          lanes, engine (in Python); instructions, segments, compiled_graph (in C++); program
     choosing one         options, choose_schedule, timed_schedules, choice; backend runs these steps
     showing one          timeline, explain_schedules

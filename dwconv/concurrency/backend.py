@@ -25,11 +25,11 @@ from torch._functorch.partitioners import default_partition
 from torch.fx import GraphModule
 
 from dwconv import native
-from dwconv.concurrency.candidates import forced_schedule
 from dwconv.concurrency.choice import Choice, keep, kept, path_for
 from dwconv.concurrency.choose_schedule import Trial, choose, device_name, kept_versions
 from dwconv.concurrency.options import PLAIN, Options, read
 from dwconv.concurrency.program import Boxed, Program, plainly
+from dwconv.concurrency.schedules_to_try import forced_schedule
 from dwconv.concurrency.tasks import digest_of
 from dwconv.errors import CannotBeCut, DwconvWarning, InvalidChoice, LogError, one_line
 

@@ -16,7 +16,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from dwconv import settings
-from dwconv.concurrency.schedule import Microseconds, Placement, Schedule, Threads
+from dwconv.concurrency.task_graph import Microseconds, Placement, Schedule, Threads
 from dwconv.concurrency.timeline import TaskRun
 from dwconv.errors import LogError, one_line
 from dwconv.records.line_file import lines, open_file

@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dwconv.concurrency.candidates import GraphTimes, SchedulePair, candidates, known_curves, plain_schedules
 from dwconv.concurrency.choice import Choice
 from dwconv.concurrency.counters import available
 from dwconv.concurrency.engine import Engine
@@ -19,11 +18,12 @@ from dwconv.concurrency.lanes import one_at_a_time
 from dwconv.concurrency.machine_costs import GPU, this_machine
 from dwconv.concurrency.options import PLAIN, Options
 from dwconv.concurrency.program import Program
-from dwconv.concurrency.schedule import Machine, Schedule, peak_bytes
+from dwconv.concurrency.schedules_to_try import GraphTimes, SchedulePair, known_curves, plain_schedules, worth_trying
 from dwconv.concurrency.second_threads import NO_SLOTS
+from dwconv.concurrency.task_graph import Machine, Schedule, peak_bytes
 from dwconv.concurrency.task_timer import TaskTimer, TimeLeft
 from dwconv.concurrency.time_regression import Counts
-from dwconv.concurrency.timed_schedules import Ranking, fastest
+from dwconv.concurrency.timed_schedules import TimedSchedules, fastest
 from dwconv.concurrency.timeline import TaskRun, expected, in_steps, recorded
 from dwconv.concurrency.topology import ALIKE, topology
 from dwconv.errors import OutOfTime
@@ -125,12 +125,12 @@ def choose(programs: Sequence[Program], *, options: Options, cores: int, step: C
         if not on_gpu:
             curves = in_steps(programs, known.curves, step, machine=machine, budget=budget)
             parts = [replace(part, curves=curve) for part, curve in zip(parts, curves, strict=True)]
-        found = candidates(parts, options=options, machine=machine, budget=budget.part(_PLANNING_SHARE))
+        found = worth_trying(parts, options=options, machine=machine, budget=budget.part(_PLANNING_SHARE))
         calls = {PLAIN: _step(programs, step), **{each.name: _step(programs, step, each) for each in found}}
         ranking = fastest(calls, clock=clock_of_steps(), budget=budget, fall_back=options.fall_back)
     except OutOfTime:
         said = f"seconds={options.seconds:g} are too few to measure it here; give it more"
-        ranking = Ranking(winner=PLAIN, reason=said, steps={}, trusted=False)
+        ranking = TimedSchedules(winner=PLAIN, reason=said, steps={}, trusted=False)
     schedules = next((each.schedules for each in found if each.name == ranking.winner), ())
     return Choice(
         graph=graph,

@@ -20,7 +20,6 @@ import torch
 from dwconv import native, settings
 from dwconv.concurrency.instructions import Instructions
 from dwconv.concurrency.interference import no_slowdowns, slowdowns
-from dwconv.concurrency.schedule import Schedule, peak_bytes
 from dwconv.concurrency.second_threads import note_refusal, warn_of_refusals
 from dwconv.concurrency.segments import (
     LaneStep,
@@ -31,6 +30,7 @@ from dwconv.concurrency.segments import (
     ready,
     segments,
 )
+from dwconv.concurrency.task_graph import Schedule, peak_bytes
 from dwconv.concurrency.tasks import CutGraph
 from dwconv.measure.clock.contention import cores
 from dwconv.measure.clock.timing import Call

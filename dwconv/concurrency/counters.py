@@ -95,7 +95,7 @@ def _no_hardware(why: OSError | None) -> str:
 
 
 def paranoid() -> str:
-    """The kernel's setting of who may count what; ``unknown`` if it cannot be read."""
+    """The system's setting of which users may count what; ``unknown`` if it cannot be read."""
     try:
         return PARANOID.read_text(encoding="utf-8").strip()
     except OSError:

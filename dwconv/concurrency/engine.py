@@ -19,8 +19,8 @@ import torch
 
 from dwconv.concurrency.compiled_graph import SeenTask, by_schedule, end_threads, forget_threads
 from dwconv.concurrency.lanes import Lanes, PlacedTask, lanes
-from dwconv.concurrency.schedule import Schedule
 from dwconv.concurrency.second_threads import pinned, processor_of, warn_of_refusals
+from dwconv.concurrency.task_graph import Schedule
 from dwconv.concurrency.tasks import CutGraph
 from dwconv.system import forks
 

@@ -13,7 +13,7 @@ from dwconv.concurrency.backend import CompiledGraph, graphs
 from dwconv.concurrency.choice import Choice
 from dwconv.concurrency.options import PLAIN
 from dwconv.concurrency.program import Program
-from dwconv.concurrency.schedule import Task
+from dwconv.concurrency.task_graph import Task
 from dwconv.concurrency.timeline import Operation, TaskRun, expected, lines, operations, write_trace
 from dwconv.errors import InvalidChoice, InvalidWorkload
 from dwconv.records.record import Measurement, in_us

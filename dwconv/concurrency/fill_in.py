@@ -17,10 +17,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from dwconv.concurrency.cutting import bound_by_memory
 from dwconv.concurrency.list_scheduling import Curves
+from dwconv.concurrency.operator_groups import bound_by_memory
 from dwconv.concurrency.planned_times import PlannedTimes
-from dwconv.concurrency.schedule import Machine, Placement, TaskGraph, makespan_us
+from dwconv.concurrency.task_graph import Machine, Placement, TaskGraph, makespan_us
 
 _HARDLY_SLOWER = 1.1
 """A task bound by memory may take so many times as long with a core less."""

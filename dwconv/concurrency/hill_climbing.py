@@ -16,12 +16,12 @@ from typing import Protocol
 
 import numpy as np
 
-from dwconv.concurrency.cutting import work_us
-from dwconv.concurrency.schedule import Grouping, ScalingCurve, Task, TaskGraph
+from dwconv.concurrency.operator_groups import work_us
+from dwconv.concurrency.task_graph import Grouping, ScalingCurve, Task, TaskGraph
 from dwconv.concurrency.topology import ALIKE, Topology
 
 
-class Timed(Protocol):
+class TimeOnThreads(Protocol):
     """Microseconds of a task with that many threads, measured, on cores of a grouping."""
 
     def __call__(self, task: Task, threads: int, /, *, grouping: Grouping = "") -> float: ...
@@ -43,7 +43,7 @@ class HillClimbing:
         """By signature, the counts that were timed."""
         self._groupings: dict[str, dict[int, Grouping]] = {}
 
-    def curve(self, task: Task, timed: Timed) -> ScalingCurve:
+    def curve(self, task: Task, timed: TimeOnThreads) -> ScalingCurve:
         """The time of ``task`` for 1 to all cores. Calls ``timed`` only for a signature that is new."""
         if task.signature not in self.tried_us:
             tried = _climb(lambda threads: timed(task, threads), cores=self._cores)

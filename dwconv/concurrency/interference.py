@@ -16,9 +16,9 @@ import msgspec
 import torch
 
 from dwconv import settings
-from dwconv.concurrency.cutting import bound_by_memory
-from dwconv.concurrency.schedule import Task
+from dwconv.concurrency.operator_groups import bound_by_memory
 from dwconv.concurrency.second_threads import pinned
+from dwconv.concurrency.task_graph import Task
 from dwconv.errors import NotKept
 from dwconv.measure.clock.contention import load, others
 from dwconv.problems.target import cpu_target

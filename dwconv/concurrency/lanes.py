@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from queue import SimpleQueue
 
-from dwconv.concurrency.schedule import Placement, Schedule
+from dwconv.concurrency.task_graph import Placement, Schedule
 from dwconv.concurrency.tasks import CutGraph, TaskFunction, ValuePlace
 from dwconv.errors import InvalidChoice
 

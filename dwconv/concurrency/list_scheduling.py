@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from dwconv.concurrency.schedule import Machine, Placement, Room, ScalingCurve, Stored, TaskGraph
+from dwconv.concurrency.task_graph import Machine, Placement, Room, ScalingCurve, Stored, TaskGraph
 
 Curves = Mapping[int, ScalingCurve]
 """By task, how long it takes."""

@@ -11,8 +11,8 @@ import torch
 
 from dwconv.concurrency import compiled_graph
 from dwconv.concurrency.engine import Worker
-from dwconv.concurrency.schedule import ExtraSlots, Machine
 from dwconv.concurrency.second_threads import idle_pairs, measured_slots
+from dwconv.concurrency.task_graph import ExtraSlots, Machine
 from dwconv.concurrency.task_timer import TimeLeft
 from dwconv.measure.clock.timing import Call
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dwconv.concurrency.list_scheduling import Curves
-from dwconv.concurrency.schedule import Machine, Placement, Schedule, Task, TaskGraph
+from dwconv.concurrency.task_graph import Machine, Placement, Schedule, Task, TaskGraph
 
 
 class PlannedTimes:

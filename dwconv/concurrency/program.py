@@ -17,8 +17,8 @@ from torch.fx import GraphModule
 from dwconv.concurrency.compiled_graph import in_order
 from dwconv.concurrency.engine import Engine
 from dwconv.concurrency.lanes import Signal
-from dwconv.concurrency.schedule import Schedule
 from dwconv.concurrency.split_gradients import split
+from dwconv.concurrency.task_graph import Schedule
 from dwconv.concurrency.tasks import CutGraph, cut, whole
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import torch
 
-from dwconv.concurrency.schedule import ExtraSlots
+from dwconv.concurrency.task_graph import ExtraSlots
 from dwconv.errors import warn
 from dwconv.measure.clock.contention import allowed_cores
 

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from dwconv import settings
 from dwconv.concurrency.interference import kind_of_task
 from dwconv.concurrency.lanes import by_worker, handed
-from dwconv.concurrency.schedule import Grouping, Placement, Schedule, Stored
 from dwconv.concurrency.second_threads import processor_of
+from dwconv.concurrency.task_graph import Grouping, Placement, Schedule, Stored
 from dwconv.concurrency.tasks import CutGraph
 from dwconv.concurrency.topology import ALIKE, topology
 from dwconv.system.cpu_facts import cores_of_this_process

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch.fx import Graph, GraphModule, Node
 
-from dwconv.concurrency.cutting import kind_of
+from dwconv.concurrency.operator_groups import kind_of
 
 _BACKWARD = torch.ops.aten.convolution_backward.default
 _MASK = 10

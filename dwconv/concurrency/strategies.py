@@ -26,7 +26,7 @@ from dwconv.concurrency.list_scheduling import (
     side_by_side,
     ways_to_the_end_us,
 )
-from dwconv.concurrency.schedule import Machine, Placement, Room, Schedule, TaskGraph, makespan_us
+from dwconv.concurrency.task_graph import Machine, Placement, Room, Schedule, TaskGraph, makespan_us
 
 STRATEGIES = ("S1", "S2", "S3", "S4")
 COMBINED = tuple(names for count in range(1, len(STRATEGIES) + 1) for names in combinations(STRATEGIES, count))

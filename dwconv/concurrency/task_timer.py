@@ -22,8 +22,8 @@ from dwconv.concurrency.compiled_graph import ScheduledGraph, in_order
 from dwconv.concurrency.counters import counted
 from dwconv.concurrency.hill_climbing import estimated_us
 from dwconv.concurrency.instructions import instructions
-from dwconv.concurrency.schedule import Grouping, Task
 from dwconv.concurrency.second_threads import note_refusal
+from dwconv.concurrency.task_graph import Grouping, Task
 from dwconv.concurrency.tasks import CutGraph
 from dwconv.concurrency.topology import ALIKE, Topology
 from dwconv.errors import OutOfTime

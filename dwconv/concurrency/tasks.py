@@ -20,7 +20,8 @@ from typing import Any
 from torch import Tensor
 from torch.fx import GraphModule, Node
 
-from dwconv.concurrency.cutting import (
+from dwconv.concurrency.instructions import Instructions, instructions
+from dwconv.concurrency.operator_groups import (
     check,
     described,
     estimate_us,
@@ -31,8 +32,7 @@ from dwconv.concurrency.cutting import (
     moved_bytes,
     tensors_of,
 )
-from dwconv.concurrency.instructions import Instructions, instructions
-from dwconv.concurrency.schedule import Stored, Task, TaskGraph
+from dwconv.concurrency.task_graph import Stored, Task, TaskGraph
 
 TaskFunction = Callable[[list[Any]], None]
 """Reads values from the list and writes others to it."""

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from dwconv.concurrency.hill_climbing import Timed, interpolated
+from dwconv.concurrency.hill_climbing import TimeOnThreads, interpolated
 from dwconv.concurrency.learners import Learnt, Numbers, learnt
-from dwconv.concurrency.schedule import ScalingCurve, Task
+from dwconv.concurrency.task_graph import ScalingCurve, Task
 
 TRAINED_ON = 16
 """Signatures whose every count is timed, by default."""
@@ -57,7 +57,7 @@ class Regression:
         """The signatures whose every count was timed."""
         return frozenset(self._known)
 
-    def fit(self, tasks: Sequence[Task], timed: Timed, *, trained_on: int = TRAINED_ON) -> None:
+    def fit(self, tasks: Sequence[Task], timed: TimeOnThreads, *, trained_on: int = TRAINED_ON) -> None:
         """Time every count of ``trained_on`` signatures of ``tasks``, small and large ones, and learn from them."""
         chosen = _spread(tasks, count=trained_on)
         self._known |= sweep(chosen, timed, cores=self._cores)
@@ -76,11 +76,11 @@ class Regression:
             numbers = np.array([list(row.values()) for row in rows])
             self.learnt = learnt(numbers, np.array(labels), groups, weights=np.array(weights), names=list(rows[0]))
 
-    def curve(self, task: Task, timed: Timed) -> ScalingCurve:
+    def curve(self, task: Task, timed: TimeOnThreads) -> ScalingCurve:
         """The time of ``task`` for 1 to all cores: measured if the model was fitted on it, else predicted."""
         return self._known.get(task.signature) or self.predicted(task, timed)
 
-    def predicted(self, task: Task, timed: Timed) -> ScalingCurve:
+    def predicted(self, task: Task, timed: TimeOnThreads) -> ScalingCurve:
         """The prediction for ``task``, even if the model was fitted on it. Calls ``timed`` for a new signature only."""
         profile = self._profile(task, timed)
         us = dict(profile.us)
@@ -96,7 +96,7 @@ class Regression:
     def _predicted_counts(self) -> list[int]:
         return [count for count in range(1, self._cores + 1) if count not in self.profiled_counts]
 
-    def _profile(self, task: Task, timed: Timed) -> Profile:
+    def _profile(self, task: Task, timed: TimeOnThreads) -> Profile:
         if task.signature not in self._profiles:
             known = self._known.get(task.signature)
             counted = {1, *self.profiled_counts, self._cores} if self._counts.events else ()
@@ -123,7 +123,7 @@ class Regression:
         return {"threads": math.log2(count), **features(task, profile)}
 
 
-def sweep(tasks: Iterable[Task], timed: Timed, *, cores: int) -> dict[str, ScalingCurve]:
+def sweep(tasks: Iterable[Task], timed: TimeOnThreads, *, cores: int) -> dict[str, ScalingCurve]:
     """The measured curve of each signature: every count from 1 to all cores, timed once."""
     by_signature = {task.signature: task for task in tasks}
     return {

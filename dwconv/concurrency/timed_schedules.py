@@ -1,4 +1,4 @@
-"""Measured: plain execution and schedules, timed in turns, and which of them runs.
+"""TimedSchedules: plain execution and schedules, timed in turns, and which of them runs.
 
     plain   S1+S3   S3   S2+S3   S1        three or five turns, each step on threads of its own
     plain           S3   S2+S3             the better half goes on, the order of a turn is reversed
@@ -43,7 +43,7 @@ _SURE_TURNS, _TURNS = 10, 20
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ranking:
+class TimedSchedules:
     """What ran how fast. ``steps``: by name, plain execution among them."""
 
     winner: str
@@ -198,13 +198,13 @@ def measurement(laps: Sequence[Lap], *, lost: float) -> Measurement:
 # -- the fastest -------------------------------------------------------------------------------------------------------
 
 
-def fastest(calls: Mapping[str, Call], *, clock: Clock, budget: TimeLeft, fall_back: bool) -> Ranking:
+def fastest(calls: Mapping[str, Call], *, clock: Clock, budget: TimeLeft, fall_back: bool) -> TimedSchedules:
     """Time ``calls``, of which one is ``plain`` and the first ones of the others are the most promising. Without
     ``fall_back`` plain execution is measured beside the others, but does not win. Raises OutOfTime, at most one call
     late, if there is too little time to compare anything."""
     calls = {name: budget.bounded(call) for name, call in calls.items()}
     if len(calls) < 2:
-        return Ranking(winner=PLAIN, reason="no schedule was offered", steps={}, trusted=True)
+        return TimedSchedules(winner=PLAIN, reason="no schedule was offered", steps={}, trusted=True)
     effort = _affordable(calls, budget)
     turns = _Turns({name: calls[name] for name in (PLAIN, *effort.names)}, clock=clock, laps=effort.laps)
     best = _last_one(turns, effort, budget=budget, fall_back=fall_back)
@@ -212,10 +212,10 @@ def fastest(calls: Mapping[str, Call], *, clock: Clock, budget: TimeLeft, fall_b
     lost = max(steps[PLAIN].contention, steps[best].contention)
     if lost > CONTENDED or not bets.gains:
         said = f"other work took {lost:.0%} of the time while it was measured, so no schedule counts"
-        return Ranking(winner=PLAIN, reason=said, steps=steps, trusted=False)
+        return TimedSchedules(winner=PLAIN, reason=said, steps=steps, trusted=False)
     wins = bets.has_won(among=len(effort.names))
     reason = _reason(best, bets, wins=wins)
-    return Ranking(
+    return TimedSchedules(
         winner=best if wins or not fall_back else PLAIN,
         reason=reason if wins or fall_back else f"{reason}; plain execution was ruled out",
         steps=steps,

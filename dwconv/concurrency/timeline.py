@@ -21,9 +21,18 @@ import numpy as np
 
 from dwconv.concurrency.engine import Engine, workers
 from dwconv.concurrency.program import Program
-from dwconv.concurrency.schedule import Count, Grouping, Machine, Microseconds, Placement, ScalingCurve, Schedule, Task
 from dwconv.concurrency.segments import decides_at_run_time
 from dwconv.concurrency.strategies import manual
+from dwconv.concurrency.task_graph import (
+    Count,
+    Grouping,
+    Machine,
+    Microseconds,
+    Placement,
+    ScalingCurve,
+    Schedule,
+    Task,
+)
 from dwconv.concurrency.task_timer import TimeLeft
 from dwconv.concurrency.tasks import CutGraph, TaskFunction
 from dwconv.errors import InvalidChoice

@@ -18,7 +18,7 @@ from itertools import zip_longest
 
 from dwconv import settings
 from dwconv.concurrency import second_threads
-from dwconv.concurrency.schedule import Grouping
+from dwconv.concurrency.task_graph import Grouping
 from dwconv.system.cpu_facts import cores_of_this_process, domains_of
 from dwconv.system.threads import kept_on
 

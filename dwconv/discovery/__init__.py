@@ -4,8 +4,8 @@ discover      runs one step, and changes nothing
   ├─ step         the model without its wrappers; forward, and the gradients of everything that requires one
   ├─ unchanged    the model, the example and the random numbers as they were before
   │    └─ contents     what the model holds, compared and put back (tensor_contents: tensors)
-  └─ watch        every depthwise convolution that runs, wherever it is called, and the passes that it runs
-       └─ chains       the norms and activations around it, which may be one with it
+  └─ call_watch   every depthwise convolution that runs, wherever it is called, and the passes that it runs
+       └─ find_blocks  the norms and activations around it, which may be one with it
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from torch import nn
 
 from dwconv.call.block_call import IMAGE_DTYPES
 from dwconv.call.frozen_forward import at, is_written
-from dwconv.discovery.find_blocks import Blocks, problem_with
+from dwconv.discovery.call_watch import CallWatch, FirstCall, WatchedCall
+from dwconv.discovery.find_blocks import FoundBlocks, problem_with
 from dwconv.discovery.folding import INSTANCE_NORMS
 from dwconv.discovery.step import ExampleStep
 from dwconv.discovery.unchanged import unchanged
-from dwconv.discovery.watch import CallWatch, FirstCall, WatchedCall
 from dwconv.dispatch.of_problem import why_no_kernels
 from dwconv.errors import InvalidWorkload, NoTemplate
 from dwconv.problems.problem import Problem
@@ -129,7 +129,7 @@ class Discovery:
     """The convolutions with a norm next to them, likewise."""
     counted_blocks: tuple[DiscoveredBlock, ...] = ()
     """Those whose passes count as well."""
-    tracing: Blocks | None = field(default=None, repr=False, compare=False)
+    tracing: FoundBlocks | None = field(default=None, repr=False, compare=False)
 
     @cached_property
     def left_out(self) -> tuple[DiscoveredLayer, ...]:
@@ -209,11 +209,11 @@ def alike(calls: Iterable[WatchedCall]) -> tuple[DiscoveredLayer, ...]:
 
 def _blocks(
     model: nn.Module, layers: Sequence[DiscoveredLayer], *, ran: Mapping[str, FirstCall]
-) -> tuple[Blocks, tuple[DiscoveredBlock, ...]]:
+) -> tuple[FoundBlocks, tuple[DiscoveredBlock, ...]]:
     """Those of the convolutions that train, and those in evaluation. One that ran several times is named once."""
     layers = [layer for layer in layers if not layer.is_transposed]
     names = dict.fromkeys(layer.name for layer in layers if layer.caller == layer.name)
-    tracing = Blocks(model, list(names), ran=ran)
+    tracing = FoundBlocks(model, list(names), ran=ran)
     blocks: list[DiscoveredBlock] = []
     for found in tracing.found:
         trains = found.trains

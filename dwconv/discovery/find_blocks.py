@@ -25,6 +25,7 @@ from torch.nn.modules.lazy import LazyModuleMixin
 
 from dwconv.call.frozen_forward import HOOKS, Trace, WatchedModule, at, plain_class
 from dwconv.call.signature import NoSignature, Signature
+from dwconv.discovery.call_watch import FirstCall
 from dwconv.discovery.folding import (
     CONVOLUTIONS,
     INSTANCE_NORMS,
@@ -43,7 +44,6 @@ from dwconv.discovery.folding import (
 from dwconv.discovery.forward_graph import decided_in, graph_of
 from dwconv.discovery.python_decisions import names_of
 from dwconv.discovery.same_padding import SamePadding
-from dwconv.discovery.watch import FirstCall
 from dwconv.problems.block import Block, FrozenNorm, LayerNorm, Norm
 from dwconv.problems.problem import Problem
 
@@ -95,15 +95,15 @@ def _trains_in(mode: Mode, module: nn.Module) -> bool:
 
 def traces_as_written(parent: nn.Module) -> tuple[Trace, ...]:
     """The forward pass of a module that is a block by itself, in every mode, and as its modules are."""
-    found = [*Blocks(parent, ["conv"]).in_this_mode(["conv"]).values()]
+    found = [*FoundBlocks(parent, ["conv"]).in_this_mode(["conv"]).values()]
     for mode in get_args(Mode):
         with _in_mode(parent, mode):
-            made = Blocks(parent, ["conv"]).in_this_mode(["conv"]).values()
+            made = FoundBlocks(parent, ["conv"]).in_this_mode(["conv"]).values()
         found += [each for each in made if not any(_are_of_one_state(each, other) for other in found)]
     return tuple(found)
 
 
-class Blocks:
+class FoundBlocks:
     """The blocks around some convolutions of a model, in the mode that it is in. ``ran``: the modules whose forward
     pass runs, and how they are called; unless given all of them, each on tensors in the place of the arguments that
     have no default."""
@@ -127,7 +127,7 @@ class Blocks:
             if all(module.training == _trains_in(mode, module) for module in self._model.modules()):
                 continue
             with _in_mode(self._model, mode):
-                others = Blocks(self._model, convolutions, ran=self._ran).in_this_mode(names)
+                others = FoundBlocks(self._model, convolutions, ran=self._ran).in_this_mode(names)
             for path, traces in made.items():
                 if path in others and not any(_are_of_one_state(others[path], trace) for trace in traces):
                     traces.append(others[path])

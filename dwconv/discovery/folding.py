@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.fx import Graph, Node
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from dwconv.call.block_call import CHANNELS_LAST, Place
+from dwconv.call.block_call import CHANNELS_LAST, BlockForm
 from dwconv.call.frozen_forward import TracedBlock, at, batch_norm_eps, is_over_ranks
 from dwconv.discovery.frozen_norms import frozen_eps
 from dwconv.discovery.same_padding import SamePadding, pads_the_same
@@ -288,7 +288,7 @@ _MARK = "dwconv_block_"
 
 
 def folded(
-    graph: Graph, chain: Sequence[Node], norms: Sequence[Node], parent: nn.Module, *, place: Place
+    graph: Graph, chain: Sequence[Node], norms: Sequence[Node], parent: nn.Module, *, place: BlockForm
 ) -> TracedBlock:
     """Makes ``chain`` one node of ``graph``; a place in the list of its blocks comes with the order of the calls."""
     first, last, number = chain[0], chain[-1], sum(is_folded(node) for node in graph.nodes)
@@ -325,7 +325,7 @@ def _convolves(node: Node, parent: nn.Module) -> bool:
     return node.op == "call_module" and isinstance(at(parent, str(node.target)), CONVOLUTIONS)
 
 
-def place_of(conv: nn.Conv2d | nn.Conv3d, block: Block) -> Place:
+def place_of(conv: nn.Conv2d | nn.Conv3d, block: Block) -> BlockForm:
     """A block around a convolution, for images of any size."""
     if isinstance(conv, SamePadding) or pads_the_same(conv):
         padding = None
@@ -333,7 +333,7 @@ def place_of(conv: nn.Conv2d | nn.Conv3d, block: Block) -> Place:
         sides = conv._reversed_padding_repeated_twice  # (left, right, top, bottom), the last axis first
         pairs = [*zip(sides[::2], sides[1::2], strict=True)]
         padding = tuple(side for pair in reversed(pairs) for side in pair)
-    return Place(
+    return BlockForm(
         block=block,
         weight_shape=tuple(conv.weight.shape),
         stride=tuple(conv.stride),

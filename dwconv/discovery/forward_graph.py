@@ -47,7 +47,7 @@ class _Value(Proxy):
             _refuse(f"it reads {name} of a tensor")
         is_asked = "getattr" in sys._getframe(1).f_code.co_names and not name.startswith("__")
         if is_asked and not hasattr(Tensor, name):
-            _refuse(f"it asks a tensor for {name}")
+            _refuse(f"it reads {name} of a tensor")
         return _Attribute(self, name)
 
     def __hash__(self) -> int:
@@ -165,8 +165,8 @@ def _traced(parent: nn.Module, through: Collection[nn.Module], signature: Signat
 def decided_in(
     parent: nn.Module, through: set[nn.Module], signature: Signature, *, doubtful: Collection[nn.Module]
 ) -> tuple[str, set[str]]:
-    """What a trace would freeze, empty if nothing; and the functions by which it asks for tools. ``doubtful``: modules
-    that may give None."""
+    """What a trace would freeze, empty if nothing; and the functions by which it checks for tools. ``doubtful``:
+    modules that may give None."""
     if is_written(parent):
         return "", set()
     with plain(parent.modules()), Decided(through) as decided:

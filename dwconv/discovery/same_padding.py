@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from dwconv.call.active import active
+from dwconv.call.function_mode import active
 from dwconv.call.functional import conv_of_layer
 from dwconv.problems.as_written import tensorflow_padding
 from dwconv.problems.workload import Padding

@@ -250,7 +250,7 @@ def _nodes_of(outputs: Iterable[Tensor]) -> list[Any]:
 
 
 def _may_call_backward(node: Any) -> bool:
-    """Of a function in Python: a checkpoint of PyTorch's, or a function of anyone else's."""
+    """Of a function in Python: a checkpoint of PyTorch's, or a function of another library's."""
     if not isinstance(node, BackwardCFunction):
         return False
     package, _, rest = str(node._forward_cls.__module__).partition(".")  # type: ignore[attr-defined]

@@ -343,7 +343,7 @@ def _sweep_us(kernel_us: float, workload: Workload) -> float:
 
 
 def _alternative_us(record: TuningRecord) -> float:
-    assert record.alternative is not None, "asked of what was measured beside PyTorch's op"
+    assert record.alternative is not None, "only for what was measured beside PyTorch's op"
     return record.alternative[1].median_us
 
 

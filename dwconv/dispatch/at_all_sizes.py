@@ -12,7 +12,7 @@ import torch
 from dwconv import settings
 from dwconv.dispatch import knowledge, legality, loaded_packs, locked
 from dwconv.dispatch.advantage import least_times
-from dwconv.dispatch.any_size import measured_nearest, pixels
+from dwconv.dispatch.times_at_any_size import measured_nearest, pixels
 from dwconv.kernels.operand import MOST_ELEMENTS
 from dwconv.problems.problem import Problem
 from dwconv.problems.target import CpuTarget, Target

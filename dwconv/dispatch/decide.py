@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from dwconv import settings
-from dwconv.dispatch import any_size, legality, loaded_packs
+from dwconv.dispatch import legality, loaded_packs, times_at_any_size
 from dwconv.dispatch.advantage import (
     expected_again,
     is_safe,
@@ -55,7 +55,7 @@ def decide_on(
     predicts: bool | None = None,
     later: bool = False,
 ) -> DispatchDecision:
-    """What runs ``workload`` on ``target``. ``known``: the records to ask, those of this process by default.
+    """What runs ``workload`` on ``target``. ``known``: the records to read, those of this process by default.
     ``predicts``: whether unmeasured workloads may run on what is expected to be best; by default as the settings say,
     and only where kernels can be built. ``later``: such a workload stays open. Raises InvalidSetting."""
     if max(math.prod(workload.input_shape), math.prod(workload.output_shape)) > MOST_ELEMENTS:
@@ -167,8 +167,8 @@ def _by_measured_any_size(way: _Way, refusals: list[str]) -> DispatchDecision | 
 
     if way.kernel.block == NOTHING:  # there are none
         return None
-    for target, record, nearest in any_size.measured_nearest(way.kernel, way.target, known=way.known):
-        times = any_size.times_of(way.kernel, nearest.workload)
+    for target, record, nearest in times_at_any_size.measured_nearest(way.kernel, way.target, known=way.known):
+        times = times_at_any_size.times_of(way.kernel, nearest.workload)
         where = f", measured at {by(nearest.workload.input_shape)}{way.on_threads(target)}"
         if reason := why_not_faster(nearest, target, sweeps=way.sweeps, times=times):
             return on_pytorch(f"{reason}{where} and computed for this size", record=record)
@@ -230,7 +230,7 @@ def _by_any_size(way: _Way, refusals: list[str]) -> DispatchDecision | None:
     """The kernel of any size that the layer has, if its expected gain at its own size holds here. Takes less than a
     millisecond."""
     of_layer = way.state.any_size.get((way.kernel.layer, way.target.device), ())
-    if (found := any_size.nearest_of_any_size(of_layer, way.kernel)) is None:
+    if (found := times_at_any_size.nearest_of_any_size(of_layer, way.kernel)) is None:
         return None
     from dwconv.schedules.template import fitting
 
@@ -271,8 +271,8 @@ def _by_other_versions(way: _Way, refusals: list[str]) -> DispatchDecision | Non
 
 
 def _by_number_of_sizes(way: _Way, refusals: list[str]) -> DispatchDecision | None:
-    """PyTorch's op, if predictions were made for too many other sizes of the layer. Asked before anything is expected,
-    which takes longer than a step."""
+    """PyTorch's op, if predictions were made for too many other sizes of the layer. Decided before anything is
+    expected, which takes longer than a step."""
     if not way.state.has_too_many_sizes(way.asked, way.target):
         return None
     reason = f"{MOST_SIZES} other sizes of this layer were predicted, and a process predicts no more"
@@ -315,8 +315,10 @@ def _from(expected: gain.Expected, way: _Way) -> DispatchDecision:
     known = way.state.predicted.get((way.kernel.batchless_key, way.target.device))
     general = None
     if known is None and way.state.meets_several_sizes(way.kernel):
-        known = general = any_size.of_any_size(way.kernel, expected.config, way.target)
-        expected = expected if known is None else any_size.expected_of_any_size(expected, way.kernel, way.target)
+        known = general = times_at_any_size.of_any_size(way.kernel, expected.config, way.target)
+        expected = (
+            expected if known is None else times_at_any_size.expected_of_any_size(expected, way.kernel, way.target)
+        )
     candidate = known or Candidate(way.kernel, expected.config)
     try:
         legality.check(candidate, way.target, broken=way.state.broken)

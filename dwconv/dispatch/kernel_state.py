@@ -29,7 +29,7 @@ class OfAnySize:
 
 @dataclass
 class KernelState:
-    """Kept, and cleared, where kernels are built: by ``dwconv.call.loaded`` for calls."""
+    """Kept, and cleared, where kernels are built: by ``dwconv.call.process_kernels`` for calls."""
 
     broken: dict[Candidate, str] = field(default_factory=dict)
     """Why kernels are not used: they could not be built, or were wrong when they were checked."""

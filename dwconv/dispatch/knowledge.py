@@ -38,7 +38,7 @@ def measured(
     """The records that may decide, those that count most first, with what they were measured on: ``target``, then the
     same CPU with other numbers of threads, the nearest first; a kernel runs on as many threads as PyTorch uses,
     whatever it was tuned for. On each of them all batch sizes, the nearest first. ``current``: those made with the
-    versions installed, or those made with others. ``known`` are the records to ask, those of this process by
+    versions installed, or those made with others. ``known`` are the records to read, those of this process by
     default."""
     known = database() if known is None else known
     devices = known.devices(workload)
@@ -97,7 +97,7 @@ def at_any_size(workload: Workload, target: Target, *, known: Database) -> tuple
             found = tuple((one, record) for record in best.values())
             if found:
                 break
-        assert found is not None, "the target is asked in any case"
+        assert found is not None, "the target itself is among them"
         known.fastest_at_any_size[key] = found
     return found
 

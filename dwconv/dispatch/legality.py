@@ -51,7 +51,7 @@ def runnable(record: TuningRecord, target: Target, *, adopts: bool, broken: Brok
     A pack's kernel is built already: it was legal where that was done, on the same device.
 
     Raises InvalidConfig, saying why, if there is none, if the record is damaged, if that is broken, or if the settings
-    ask for kernels that keep NaN to itself, and it does not."""
+    demand kernels that keep NaN to itself, and it does not."""
     from dwconv.schedules.template import Candidate
 
     _check_nan(record.config)
@@ -78,7 +78,7 @@ def runnable(record: TuningRecord, target: Target, *, adopts: bool, broken: Brok
 
 def check(candidate: Candidate, target: Target, *, broken: Broken) -> None:
     """Raises InvalidConfig, saying why, if a candidate that no record names is not legal, or is broken, or spreads NaN
-    where the settings ask for none that does."""
+    where the settings permit none that does."""
     _check_nan(candidate.config)
     if not candidate.workload.any_size:
         _space(candidate.workload, candidate.config, target).check(candidate.config.to_dict())

@@ -153,10 +153,10 @@ def _built_here(workload: Workload, target: Target) -> list[Artifact]:
 
 def kept(candidate: Candidate, target: Target, *, links: bool | None = None) -> Artifact | None:
     """A kernel as it lies in the cache folder, or, for every layer, in the package; None if it is in neither.
-    ``links`` is that of ``cache.ready``."""
-    from dwconv.kernels.cache import ready
+    ``links`` is that of ``cache.kept_linked``."""
+    from dwconv.kernels.cache import kept_linked
 
-    if found := ready(candidate, target, links=links):
+    if found := kept_linked(candidate, target, links=links):
         return found
     base = _base_of(target)
     return base.artifact_of(candidate) if base else None
@@ -179,7 +179,7 @@ def general_of(candidate: Candidate, target: Target) -> Candidate | None:
     none."""
     if not (candidate.workload.any_size and isinstance(target, CpuTarget) and target.present):
         return None
-    from dwconv.kernels.load import can_load_libraries
+    from dwconv.kernels.load_cpu import can_load_libraries
     from dwconv.untuned import every_layer
 
     return every_layer.general_of(candidate, target) if versions.can_build() and can_load_libraries() else None

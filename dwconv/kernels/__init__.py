@@ -37,9 +37,9 @@ def build(candidate: Candidate, target: Target) -> Artifact:
 
     check_can_build()
     if isinstance(target, CpuTarget):
-        from dwconv.kernels.cpu import build_cpu
+        from dwconv.kernels.cpu_build import build_cpu
 
         return build_cpu(candidate, compiled_for(candidate, target))
-    from dwconv.kernels.cuda import build_cuda
+    from dwconv.kernels.cuda_build import build_cuda
 
     return build_cuda(candidate, target)

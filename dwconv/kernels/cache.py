@@ -26,7 +26,7 @@ from dwconv.kernels import build, compiled_for, nvrtc
 from dwconv.kernels.artifact import Artifact
 from dwconv.kernels.entry import key_of, read_entry, write_entry
 from dwconv.kernels.library import shared_library
-from dwconv.kernels.load import can_load_libraries
+from dwconv.kernels.load_cpu import can_load_libraries
 from dwconv.problems.target import CpuTarget, Target
 from dwconv.problems.workload import Workload
 from dwconv.schedules.template import Candidate
@@ -44,8 +44,8 @@ def build_cached(candidate: Candidate, target: Target) -> Artifact:
     return artifact
 
 
-def ready(candidate: Candidate, target: Target, *, links: bool | None = None) -> Artifact | None:
-    """What ``make_ready`` kept: an artifact that is loaded in a millisecond or two; None if there is none. ``links``:
+def kept_linked(candidate: Candidate, target: Target, *, links: bool | None = None) -> Artifact | None:
+    """What ``build_linked`` kept: an artifact that is loaded in a millisecond or two; None if there is none. ``links``:
     whether libraries can be loaded where it will run; None to find out, which imports PyTorch."""
     if not can_build():  # nothing was built
         return None
@@ -55,11 +55,11 @@ def ready(candidate: Candidate, target: Target, *, links: bool | None = None) ->
     return _kept(candidate, target, suffix="library") if links else None
 
 
-def make_ready(candidate: Candidate, target: Target, *, links: bool | None = None) -> Artifact:
+def build_linked(candidate: Candidate, target: Target, *, links: bool | None = None) -> Artifact:
     """``build_cached``; of a CPU as a library, where something links one. Raises what ``build`` raises."""
     if target.kind == "cpu" and links is None:
         links = can_load_libraries()
-    if found := ready(candidate, target, links=links):
+    if found := kept_linked(candidate, target, links=links):
         return found
     artifact = build_cached(candidate, target)
     if not links:
@@ -75,7 +75,7 @@ def make_ready(candidate: Candidate, target: Target, *, links: bool | None = Non
 def build_for_race(candidate: Candidate, target: Target) -> Artifact:
     """``build_cached``; a kernel of any size, which will run if it wins, as a library."""
     if candidate.workload.any_size:
-        return make_ready(candidate, target, links=True)
+        return build_linked(candidate, target, links=True)
     return build_cached(candidate, target)
 
 
@@ -110,7 +110,7 @@ def expected_path(workload: Workload, target: Target, *, evidence: Iterable[Path
 
 
 @dataclass(frozen=True, kw_only=True)
-class Checked:
+class CheckResults:
     """The results of the checks of a kernel on this machine."""
 
     threads: frozenset[int] = frozenset()
@@ -119,17 +119,17 @@ class Checked:
     """What was wrong, on whatever number of threads; empty if nothing was."""
 
 
-def checked(artifact: Artifact, target: Target) -> Checked | None:
+def checked(artifact: Artifact, target: Target) -> CheckResults | None:
     """The kept results for the artifact's kernel; None if there are none."""
     match read_entry(_checked_path(artifact, target)):
         case {"threads": tuple(threads), "fault": str(fault)} if all(type(count) is int for count in threads):
-            return Checked(threads=frozenset(threads), fault=fault)
+            return CheckResults(threads=frozenset(threads), fault=fault)
     return None
 
 
 def remember_checked(artifact: Artifact, target: Target, *, threads: Iterable[int] = (), fault: str = "") -> None:
     """Add to the kept results. A cache that cannot be written is no error: the next process checks again."""
-    known = checked(artifact, target) or Checked()
+    known = checked(artifact, target) or CheckResults()
     found: dict[str, object] = {"threads": sorted(known.threads.union(threads)), "fault": known.fault or fault}
     write_entry(_checked_path(artifact, target), found)
 

@@ -93,7 +93,7 @@ class Kernel:
     def _loaded(cls, artifact: Artifact) -> Callable[[Artifact], Kernel]:
         """The machine code of an artifact, as its kernel; one of any size, as that of any size."""
         if artifact.kind == "cpu":
-            from dwconv.kernels.load import load_cpu
+            from dwconv.kernels.load_cpu import load_cpu
 
             call, entry = load_cpu(artifact)
             return lambda sized: cls.of_machine_code(sized, call, entry)

@@ -20,7 +20,7 @@ from dwconv import settings
 from dwconv.errors import BrokenInstallation, BuildError, one_line
 from dwconv.kernels.artifact import Artifact
 from dwconv.kernels.llvm import object_of
-from dwconv.kernels.load import ANY_NUMBER, ENTRY, addresses_ir, most_threads, openmp_ir
+from dwconv.kernels.load_cpu import ANY_NUMBER, ENTRY, addresses_ir, most_threads, openmp_ir
 
 _FLAGS = ("-shared", "-fPIC", "-nostdlib", "-s", "-Wl,-z,noseparate-code", "-Wl,--build-id=none")
 _LIBRARIES = ("-Wl,--as-needed", "-lm", "-lc")

@@ -76,7 +76,7 @@ _NICE = 5
 thread."""
 
 
-class Builder:
+class BuildHandler:
     """Handler of a build worker: a Candidate in, an Artifact out."""
 
     def __init__(self, setup: BuildSetup) -> None:

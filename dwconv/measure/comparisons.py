@@ -20,9 +20,9 @@ from dwconv import settings
 from dwconv.errors import RequestFailed, WorkerError
 from dwconv.kernels.artifact import Artifact
 from dwconv.measure.requests import (
-    Check,
-    Measured,
-    Time,
+    CheckRequest,
+    MeasureAnswer,
+    TimeRequest,
     Tried,
     failed_to_build,
     is_vandalism,
@@ -110,7 +110,7 @@ class Comparisons:
         if not artifacts and winner is None:
             return None
         share = len(artifacts) + (CASES_OF_A_FINALIST if winner else 0)
-        answer = self._answer(Check(finalist=winner, line_up=artifacts), share=share, builds=True)
+        answer = self._answer(CheckRequest(finalist=winner, line_up=artifacts), share=share, builds=True)
         if self._target.kind == "cpu":
             self._line.finish()
         return answer.verdict if answer else None
@@ -122,7 +122,7 @@ class Comparisons:
         if not artifacts:
             return _TimedComparison(records=unbuilt, winner=None)
         builds = self._target.kind != "cpu"
-        answer = self._answer(Time(artifacts=artifacts, stage="race"), share=len(artifacts), builds=builds)
+        answer = self._answer(TimeRequest(artifacts=artifacts, stage="race"), share=len(artifacts), builds=builds)
         if answer is not None and answer.found_wrong:
             self._workers.measurer.kill()
             wrong = [tried.verdict for tried in answer.each if not tried.verdict.right]
@@ -145,7 +145,7 @@ class Comparisons:
         others = [record for _, record in records if record is not best]
         return _TimedComparison(records=[*unbuilt, *others], winner=(artifact, best))
 
-    def _answer(self, request: Check | Time, *, share: int, builds: bool) -> Measured | None:
+    def _answer(self, request: CheckRequest | TimeRequest, *, share: int, builds: bool) -> MeasureAnswer | None:
         """What the measuring worker answers, None if it does not; with ``builds`` the next comparisons are built
         meanwhile."""
         measurer = self._workers.measurer
@@ -157,7 +157,7 @@ class Comparisons:
             measurer.kill()
             raise
         try:
-            answer: Measured = measurer.collect()
+            answer: MeasureAnswer = measurer.collect()
         except WorkerError as error:
             if str(error).startswith("DeviceLost"):
                 measurer.kill()

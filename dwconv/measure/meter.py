@@ -26,8 +26,8 @@ from tvm.script.ir_builder import IRBuilder
 from tvm.script.ir_builder import tirx as T
 
 from dwconv.kernels.artifact import Argument
-from dwconv.kernels.cpu import llvm_target, pass_context
-from dwconv.kernels.load import load_ir
+from dwconv.kernels.cpu_build import llvm_target, pass_context
+from dwconv.kernels.load_cpu import load_ir
 from dwconv.measure.clock.timing import CpuClock
 from dwconv.measure.limits import LimitsReading
 from dwconv.problems.target import CacheLevel, CpuTarget, Limits

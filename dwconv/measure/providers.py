@@ -22,7 +22,7 @@ from dwconv.problems.workload import LAYOUTS, Layout, Pass, Workload
 _LIBRARIES = {"Mkldnn": "onednn", "Cudnn": "cudnn", "CudaDepthwise2d": "aten"}
 
 
-def pytorch_calls(workload: Workload, *inputs: torch.Tensor) -> dict[str, Call]:
+def pytorch_by_layout(workload: Workload, *inputs: torch.Tensor) -> dict[str, Call]:
     """PyTorch's operator on these inputs, by provider and layout: ``onednn-nhwc``, ``cudnn-nchw``, …"""
     calls: dict[str, Call] = {}
     for layout in LAYOUTS:

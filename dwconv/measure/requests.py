@@ -43,7 +43,7 @@ class MeasureSetup:
 
 @message
 @dataclass(frozen=True, kw_only=True)
-class Prepare:
+class PrepareRequest:
     """Make the inputs and right answers of a workload and choose the baseline, before any candidate's time counts."""
 
     workload: Workload
@@ -53,7 +53,7 @@ class Prepare:
 
 @message
 @dataclass(frozen=True, kw_only=True)
-class Check:
+class CheckRequest:
     """Verify a finalist on other data, at other batch sizes and on other numbers of threads. Then line up the
     candidates of the race that follows: make the inputs and right answers of their workload, load and verify them.
     Nothing is timed, so others may build meanwhile."""
@@ -68,7 +68,7 @@ class Check:
 
 @message
 @dataclass(frozen=True, kw_only=True)
-class Time:
+class TimeRequest:
     """Verify candidates of a workload, time those that are right side by side with PyTorch's op, and judge each once
     more: a trial by a glance; those of a race, which may be lined up; finalists for long, then on fresh data."""
 
@@ -78,7 +78,7 @@ class Time:
     """Time of the best candidate so far. A trial that is clearly slower is given up early."""
 
 
-Request = Prepare | Check | Time
+Request = PrepareRequest | CheckRequest | TimeRequest
 
 
 @message
@@ -93,7 +93,7 @@ class Tried:
 
 @message
 @dataclass(frozen=True, kw_only=True)
-class Measured:
+class MeasureAnswer:
     """The answer to any request."""
 
     verdict: Verdict | None = None
@@ -122,14 +122,14 @@ def is_vandalism(verdict: Verdict) -> bool:
 
 def misfit_of_answer(request: Request, answer: object) -> str:
     """Why ``answer`` does not answer ``request``; empty if it does."""
-    if not isinstance(answer, Measured):
+    if not isinstance(answer, MeasureAnswer):
         return f"{type(answer).__name__} is not a measurement"
-    if isinstance(request, Check) and request.finalist is not None and answer.verdict is None:
+    if isinstance(request, CheckRequest) and request.finalist is not None and answer.verdict is None:
         return "no verdict"
-    count = len(request.artifacts) if isinstance(request, Time) else 0
+    count = len(request.artifacts) if isinstance(request, TimeRequest) else 0
     if len(answer.each) != count:
         return f"{len(answer.each)} measurements of {count} kernels"
-    if isinstance(request, Time):
+    if isinstance(request, TimeRequest):
         for artifact, tried in zip(request.artifacts, answer.each, strict=True):
             sizes = [each.input_size for each in artifact.candidate.workload.at_each_size]
             if [each.input_size for each in tried.times] != (sizes if tried.verdict.right else []):

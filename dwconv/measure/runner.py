@@ -27,11 +27,11 @@ from dwconv.measure.processes.pool import Patience, Pool
 from dwconv.measure.processes.process import IsolatedProcess
 from dwconv.measure.requests import (
     LOAD,
-    Check,
-    Measured,
+    CheckRequest,
+    MeasureAnswer,
     MeasureSetup,
-    Prepare,
-    Time,
+    PrepareRequest,
+    TimeRequest,
     Tried,
     failed_to_build,
     failed_to_run,
@@ -71,7 +71,7 @@ class Runner(AbstractContextManager["Runner"]):
         self.close()
 
 
-class Builders(Protocol):
+class ArtifactPool(Protocol):
     """Makes artifacts of candidates, as ``Pool`` does."""
 
     def start(self) -> None: ...
@@ -106,21 +106,21 @@ class WorkerProcesses(AbstractContextManager["WorkerProcesses"]):
         caches: Caches = "warm",
         compiles_calls: bool = True,
         gpu: int = 0,
-        builders: Builders | None = None,
+        builders: ArtifactPool | None = None,
         kept: Callable[[Candidate], Artifact | None] = lambda candidate: None,
     ) -> None:
         threads, vector_set = (target.threads, target.vector_set) if isinstance(target, CpuTarget) else (1, None)
         self.target = target
         self.jobs = jobs
         self.kept = kept
-        self.builders: Builders = builders or Pool(
-            "dwconv.measure.build_worker:Builder",
+        self.builders: ArtifactPool = builders or Pool(
+            "dwconv.measure.build_worker:BuildHandler",
             BuildSetup(target=target, build=build),
             size=jobs,
             misfit=partial(misfit_of_artifact, target=target),
         )
         self.measurer = IsolatedProcess(
-            "dwconv.measure.timing_worker:Measurer",
+            "dwconv.measure.timing_worker:TimingHandler",
             MeasureSetup(target=target, load=load, caches=caches, compiles_calls=compiles_calls),
             threads=threads,
             vector_set=vector_set,
@@ -202,8 +202,8 @@ class LocalRunner(Runner):
             raise
 
     def _try(self, artifact: Artifact) -> TuningRecord:
-        outcome = self._request(Time(artifacts=(artifact,), stage="trial", best_us=self._best_us))
-        if not isinstance(outcome, Measured):
+        outcome = self._request(TimeRequest(artifacts=(artifact,), stage="trial", best_us=self._best_us))
+        if not isinstance(outcome, MeasureAnswer):
             return failed_to_run(artifact, outcome, target=self._target)
         record = measured_record(artifact, outcome.each[0], target=self._target)
         if record.measurement is not None:
@@ -219,8 +219,8 @@ class LocalRunner(Runner):
         built = yield from self._build([candidate for candidate in candidates if candidate not in self._kept])
         right: list[tuple[Artifact, Verdict]] = []
         for artifact in (*kept, *built):
-            outcome = self._request(Check(finalist=artifact), share=CASES_OF_A_FINALIST)
-            if not isinstance(outcome, Measured):
+            outcome = self._request(CheckRequest(finalist=artifact), share=CASES_OF_A_FINALIST)
+            if not isinstance(outcome, MeasureAnswer):
                 yield failed_to_run(artifact, outcome, target=self._target)
             elif outcome.verdict is not None and outcome.verdict.right:
                 right.append((artifact, outcome.verdict))
@@ -230,11 +230,11 @@ class LocalRunner(Runner):
             yield from self._time_together(right)
 
     def _time_together(self, finalists: list[tuple[Artifact, Verdict]]) -> Iterator[TuningRecord]:
-        request = Time(artifacts=tuple(artifact for artifact, _ in finalists), stage="final")
+        request = TimeRequest(artifacts=tuple(artifact for artifact, _ in finalists), stage="final")
         outcome = self._request(request, share=len(finalists))
-        if not isinstance(outcome, Measured) and len(finalists) == 1:
+        if not isinstance(outcome, MeasureAnswer) and len(finalists) == 1:
             yield failed_to_run(finalists[0][0], outcome, target=self._target)
-        elif not isinstance(outcome, Measured):  # one of them is to blame: time them one by one
+        elif not isinstance(outcome, MeasureAnswer):  # one of them is to blame: time them one by one
             for finalist in finalists:
                 yield from self._time_together([finalist])
         else:
@@ -259,16 +259,16 @@ class LocalRunner(Runner):
                 artifacts[position] = outcome
         return [artifacts[position] for position in sorted(artifacts)]
 
-    def _request(self, body: Check | Time, *, share: int = 1) -> Measured | WorkerError:
+    def _request(self, body: CheckRequest | TimeRequest, *, share: int = 1) -> MeasureAnswer | WorkerError:
         """The measuring worker's answer, or the error that the request is to blame for. The time limit grows with
         ``share`` and with the sizes that the workload is measured at."""
         measurer = self._workers.measurer
         patience = Patience(needs_bytes=_tensor_bytes(body))
         share *= len(self._workload.at_each_size)
         while True:
-            self._prepare(finalists=isinstance(body, Check) or body.stage == "final")
+            self._prepare(finalists=isinstance(body, CheckRequest) or body.stage == "final")
             try:
-                answer: Measured = measurer.call(body, timeout_s=self._run_timeout_s * share)
+                answer: MeasureAnswer = measurer.call(body, timeout_s=self._run_timeout_s * share)
             except WorkerError as error:
                 # A process keeps memory of the GPU that it once had: another one begins with all that there is.
                 if str(error).startswith(DeviceLost.__name__) or error.shortage is Shortage.GPU_MEMORY:
@@ -288,7 +288,8 @@ class LocalRunner(Runner):
         while not (measurer.running and (measurer.starts, finalists) in self._prepared):
             try:
                 measurer.call(
-                    Prepare(workload=self._workload, finalists=finalists), timeout_s=settings.WORKER_START_TIMEOUT_S
+                    PrepareRequest(workload=self._workload, finalists=finalists),
+                    timeout_s=settings.WORKER_START_TIMEOUT_S,
                 )
             except WorkerError as error:
                 if error.shortage is Shortage.GPU_MEMORY:
@@ -304,7 +305,7 @@ class LocalRunner(Runner):
             del self._kept[max(self._kept, key=lambda candidate: self._kept[candidate][0])]
 
 
-def _tensor_bytes(request: Check | Time) -> int:
+def _tensor_bytes(request: CheckRequest | TimeRequest) -> int:
     """Memory for the tensors of a candidate; of several candidates, the most that one needs."""
     candidates = [(artifact, artifact.candidate.workload) for artifact in request.artifacts]
     return max(

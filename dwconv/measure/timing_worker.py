@@ -1,7 +1,7 @@
 """Inside the measuring worker: verify and time artifacts.
 
-Prepared is what all candidates of a workload share: inputs, right answers, PyTorch's calls. Measurer is the handler: a
-request in, what was measured out.
+Prepared is what all candidates of a workload share: inputs, right answers, PyTorch's calls. TimingHandler is the
+handler: a request in, what was measured out.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from dwconv.measure.clock.timing import (
     rounds_in_turns,
 )
 from dwconv.measure.processes.worker import first_line, locate
-from dwconv.measure.providers import around_call, better_layout, pytorch_calls, transposed_call
-from dwconv.measure.requests import LOAD, Check, Measured, MeasureSetup, Request, Time, Tried
+from dwconv.measure.providers import around_call, better_layout, pytorch_by_layout, transposed_call
+from dwconv.measure.requests import LOAD, CheckRequest, MeasureAnswer, MeasureSetup, Request, TimeRequest, Tried
 from dwconv.measure.verify.bare_kernel import LoadedKernel
 from dwconv.measure.verify.cases import Case, cases_of_finalists, exact_case, fresh_case, wrong
 from dwconv.measure.verify.first_use import fault_at_first_use
@@ -59,7 +59,7 @@ class Prepared:
         self.exact = exact_case(workload, device=self._device, images=images)
         self._inputs = inputs_in_turn(workload, self.exact.inputs, caches=caches, target=target)
         self._held = results_held(workload, caches=caches, target=target)
-        calls = [pytorch_calls(workload, *inputs) for inputs in self._inputs]
+        calls = [pytorch_by_layout(workload, *inputs) for inputs in self._inputs]
         in_turn = {name: InTurn([each[name] for each in calls], held=self._held) for name in calls[0]}
         self.providers = ready(in_turn, clock)
         self.beside = dict(self.providers)
@@ -118,7 +118,7 @@ class _LoadedCandidate:
                 self.verdict = self.verdict if at_size.right else at_size
 
 
-class Measurer:
+class TimingHandler:
     """Handler of the measuring worker; it measures one kernel at a time, on a quiet machine."""
 
     def __init__(self, setup: MeasureSetup) -> None:
@@ -137,7 +137,7 @@ class Measurer:
         if setup.load == LOAD:  # now, so that it does not count as the first candidate's time
             get_ready(setup.target, compiles_calls=setup.compiles_calls)
 
-    def __call__(self, request: Request) -> Measured:
+    def __call__(self, request: Request) -> MeasureAnswer:
         with torch.inference_mode():
             try:
                 answer = self._answer(request)
@@ -148,13 +148,13 @@ class Measurer:
                 raise
             return answer
 
-    def _answer(self, request: Request) -> Measured:
-        if isinstance(request, Time):
+    def _answer(self, request: Request) -> MeasureAnswer:
+        if isinstance(request, TimeRequest):
             return self._time(request)
-        if isinstance(request, Check):
+        if isinstance(request, CheckRequest):
             judged = self._check(request.finalist) if request.finalist else None
             self._line_up(request.line_up)
-            return Measured(verdict=judged)
+            return MeasureAnswer(verdict=judged)
         prepared = self._prepare(request.workload)
         for each in prepared:
             _ = each.baseline
@@ -162,7 +162,7 @@ class Measurer:
                 _ = each.fresh
         if request.finalists:
             _ = prepared[0].finalists_cases
-        return Measured()
+        return MeasureAnswer()
 
     def _prepare(self, workload: Workload, *, images: int | None = None) -> list[Prepared]:
         """What all candidates of a workload share, at each of its sizes; kept until another workload comes."""
@@ -183,7 +183,7 @@ class Measurer:
                 self._lined_up[artifact.candidate] = _LoadedCandidate(self._load(artifact), prepared)
         return [self._lined_up[artifact.candidate] for artifact in artifacts]
 
-    def _time(self, request: Time) -> Measured:
+    def _time(self, request: TimeRequest) -> MeasureAnswer:
         stage = request.stage
         if stage == "race":
             loaded = self._line_up(request.artifacts)
@@ -219,7 +219,7 @@ class Measurer:
             Tried(verdict=verdict, times=tuple(times[name]) if verdict.right else ())
             for name, verdict in verdicts.items()
         ]
-        return Measured(each=tuple(each), is_clear=is_clear)
+        return MeasureAnswer(each=tuple(each), is_clear=is_clear)
 
     def _check(self, artifact: Artifact) -> Verdict:
         workload = artifact.candidate.workload

@@ -103,8 +103,8 @@ def _library(name: str) -> Any:
     except (ImportError, RuntimeError, OSError, AttributeError) as error:  # as of what was built for another PyTorch
         if isinstance(error, ModuleNotFoundError) and error.name == name:
             raise BrokenInstallation(f"{name} is not installed; pip install {name}") from None
-        told = f"{name} cannot be imported: {described_error(error)}"
-        raise BrokenInstallation(f"{told}; {_way_out(name, error)}") from None
+        fault = f"{name} cannot be imported: {described_error(error)}"
+        raise BrokenInstallation(f"{fault}; {_way_out(name, error)}") from None
 
 
 _OF_PYTORCHS_VERSION = re.compile(r"(?:operator |ops\.)?(torchvision|torchaudio)(?:::|\.)")

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from dwconv import settings
-from dwconv.call.background_builds import make_ready
+from dwconv.call.background_builds import build_fastest
 from dwconv.call.call_plan import kernel_state
 from dwconv.call.process_decisions import reset
 from dwconv.call.untuned_warnings import LayerOfExample, expect
@@ -179,7 +179,7 @@ def race_and_build(discovery: Discovery, *, seconds: float) -> list[RaceResult]:
         agree(discovery)
     for device, workloads in discovery.counts_by_device().items():
         if seconds:
-            make_ready(workloads, target_of(device), threads=torch.get_num_threads())
+            build_fastest(workloads, target_of(device), threads=torch.get_num_threads())
     return races
 
 

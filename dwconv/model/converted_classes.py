@@ -17,10 +17,10 @@ from torch import nn
 from torch.nn.modules.lazy import LazyModuleMixin
 from torch.nn.utils.parametrize import is_parametrized
 
-from dwconv.call.active import active
-from dwconv.call.blocks import note_decisions
+from dwconv.call.block_ops import note_decisions
 from dwconv.call.frozen_forward import Trace
-from dwconv.call.traced import entered
+from dwconv.call.function_mode import active
+from dwconv.call.guarded_forward import entered
 from dwconv.discovery.same_padding import SamePadding
 from dwconv.nn import AsPlain, Revertible
 

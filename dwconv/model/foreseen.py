@@ -17,9 +17,9 @@ from torch.nn.parameter import is_lazy
 
 from dwconv import settings
 from dwconv.call import background_builds
-from dwconv.call.arguments import Arguments, Call
+from dwconv.call.arguments import Call, CallArguments
+from dwconv.call.background_process import BackgroundProcess
 from dwconv.call.call_plan import foresee, kernel_state
-from dwconv.call.maker import Maker
 from dwconv.call.transposed_call import TransposedArguments, TransposedCall
 from dwconv.dispatch.knowledge import database
 from dwconv.errors import DwconvError
@@ -43,7 +43,7 @@ def build_what_is_known(model: nn.Module) -> None:
     if calls and settings.untuned() == "predict" and can_build() and not settings.local_rank():
         kinds = Counter(problem.workload(pass_).layer_kind for problem, _ in calls for pass_ in problem.passes)
         kernel_state().shared_kinds.update(kind for kind, count in kinds.items() if count >= _SHARED_BY)
-        background_builds.ask(partial(_build, calls), device=calls[0][1], saves_us=math.inf)
+        background_builds.predict(partial(_build, calls), device=calls[0][1], saves_us=math.inf)
 
 
 def _calls(layer: Any) -> Iterator[tuple[Problem, torch.device]]:
@@ -64,13 +64,13 @@ def _calls(layer: Any) -> Iterator[tuple[Problem, torch.device]]:
                 if (call := TransposedCall.of(TransposedArguments(*tensors, *numbers))).is_ours:
                     yield call.problem, weight.device
             else:
-                given = Arguments(*tensors, layer.stride, padding, layer.dilation, layer.groups, axes)
+                given = CallArguments(*tensors, layer.stride, padding, layer.dilation, layer.groups, axes)
                 yield Call.of(given).problem, weight.device
     except (DwconvError, RuntimeError, ValueError):  # the call itself will say so
         return
 
 
-def _build(calls: list[tuple[Problem, torch.device]], maker: Maker) -> None:
+def _build(calls: list[tuple[Problem, torch.device]], maker: BackgroundProcess) -> None:
     for problem, device in calls:
         for known in _at_known_sizes(problem, device, database()):
             foresee(known, device)

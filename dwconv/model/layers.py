@@ -13,8 +13,8 @@ from typing import Any
 from torch import nn
 
 from dwconv.discovery import DiscoveredLayer, Discovery, alike, discover
+from dwconv.discovery.call_watch import CallWatch
 from dwconv.discovery.step import unwrapped
-from dwconv.discovery.watch import CallWatch
 from dwconv.errors import InvalidArgument, InvalidWorkload, warn
 from dwconv.problems.layer_files import Layer, check_can_write, write_layers
 from dwconv.problems.problem import Problem

@@ -18,7 +18,7 @@ from functools import partial
 import torch
 import torch.distributed as dist
 
-from dwconv.call import loaded
+from dwconv.call import process_kernels
 from dwconv.call.call_plan import decisions_for, kernel_state
 from dwconv.call.plan_kernels import PlanKernels
 from dwconv.discovery import Discovery
@@ -76,7 +76,7 @@ def _devices_of(discovery: Discovery) -> dict[_Call, torch.device]:
 
 def _decided(problem: Problem, device: torch.device) -> _Decisions:
     """What goes wrong on one rank may not keep the others waiting."""
-    made, reason = loaded.attempt(lambda: decisions_for(problem, device)[0])
+    made, reason = process_kernels.attempt(lambda: decisions_for(problem, device)[0])
     return made or {pass_: DispatchDecision(provider="pytorch", reason=reason) for pass_ in problem.passes}
 
 
@@ -113,7 +113,7 @@ def _faults(problem: Problem, made: _Decisions, device: torch.device) -> dict[Pa
     faults = {}
     for pass_, each in made.items():
         if each.provider == "dwconv":
-            fault, error = loaded.attempt(partial(_fault, each, kernels, device))
+            fault, error = process_kernels.attempt(partial(_fault, each, kernels, device))
             faults[pass_] = fault or error
     return {pass_: fault for pass_, fault in faults.items() if fault}
 

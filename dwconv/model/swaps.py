@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn.modules.lazy import LazyModuleMixin
 from torch.nn.utils.parametrize import is_parametrized
 
-from dwconv.call.blocks import is_at_once
+from dwconv.call.block_ops import is_at_once
 from dwconv.call.call_plan import CallPlan, plan_for
 from dwconv.call.frozen_forward import Trace, at, is_written
 from dwconv.discovery import DiscoveredBlock, Discovery

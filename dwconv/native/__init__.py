@@ -31,7 +31,7 @@ from typing import Any
 from dwconv import settings
 from dwconv.errors import BuildError, DwconvWarning, warn
 from dwconv.native.build_once import Build, NoTimeToCompile
-from dwconv.native.compile import LIMIT_S, Extension, Loaded, load, load_compiled, prebuilt
+from dwconv.native.compile import LIMIT_S, Extension, LoadedModule, load, load_compiled, prebuilt
 from dwconv.system import forks, private_files
 
 _log = logging.getLogger(__name__)
@@ -124,7 +124,7 @@ def take(content: bytes) -> None:
         return
     try:
         if not _settled:
-            _take(Loaded(module=load(content)))
+            _take(LoadedModule(module=load(content)))
     finally:
         _lock.release()
 
@@ -140,7 +140,7 @@ def _begin() -> None:
     global _background, why_not
     prepared: list[tuple[Extension, Build]] = []
 
-    def look() -> Loaded | None:
+    def look() -> LoadedModule | None:
         extension = Extension()
         if (found := extension.load_cached()) is None:
             prepared.append((extension, extension.build()))
@@ -168,7 +168,7 @@ def _compile(extension: Extension, build: Build) -> None:
                 _settle("compiling it ended unexpectedly")
 
 
-def _load(make: Callable[[], Loaded | None]) -> None:
+def _load(make: Callable[[], LoadedModule | None]) -> None:
     """Take what ``make`` gives, unless it was settled meanwhile. The lock is held."""
     global why_not, _failed
     if _settled:
@@ -191,7 +191,7 @@ def _load(make: Callable[[], Loaded | None]) -> None:
             _take(loaded)
 
 
-def _take(loaded: Loaded) -> None:
+def _take(loaded: LoadedModule) -> None:
     global module, _settled, _not_kept, why_not
     loaded.module.let_through(transparent_modes)
     globals().update({name: getattr(loaded.module, name) for name in FUNCTIONS})

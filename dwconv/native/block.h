@@ -204,7 +204,7 @@ inline Tensor run_as_one(
   return z;
 }
 
-// The same in evaluation: all norms use their running statistics, and a bias comes off the mean of the last.
+// A block in evaluation: all norms use their running statistics, and a bias comes off the mean of the last.
 inline Tensor run_in_evaluation(
     TunedBlock& block, const Tensor& x, const Tensor& w, const Optional& bias, const NormCalls& norms) {
   std::vector<Tensor> inputs{x, lowered(w, x)};

@@ -27,8 +27,8 @@ from dwconv.system.private_files import in_memory
 
 _NAME = "dwconv_native"
 _SOURCES = (
-    "convolve.cpp", "program.cpp", "traced.h", "block.h", "statistics.h", "ops.h", "calls.h", "kernel.h", "code.h",
-    "watchers.h", "execution.h", "instructions.h", "lanes.h", "ready.h",
+    "convolve.cpp", "program.cpp", "guarded_forward.h", "block.h", "statistics.h", "ops.h", "calls.h", "kernel.h",
+    "code.h", "watchers.h", "execution.h", "instructions.h", "lanes.h", "ready.h",
 )  # fmt: skip
 _COMPILED = tuple(name for name in _SOURCES if name.endswith(".cpp"))
 """One after the other, so that memory is needed for one only."""
@@ -40,13 +40,13 @@ LIMIT_S = 300.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Loaded:
+class LoadedModule:
     module: Any
     not_kept: str = ""
     """Why the next process has to compile it again; empty if it is in the cache."""
 
 
-def load_compiled(*, may_compile: bool = True, limit_s: float = LIMIT_S) -> Loaded | None:
+def load_compiled(*, may_compile: bool = True, limit_s: float = LIMIT_S) -> LoadedModule | None:
     """The module, from the cache or compiled now; None if that may not be. Raises BuildError if it cannot be compiled,
     ImportError if it cannot be loaded."""
     extension = Extension()
@@ -72,18 +72,18 @@ class Extension:
         self._useless: bytes | None = None
         """What is in the cache, and cannot be loaded."""
 
-    def load_cached(self) -> Loaded | None:
+    def load_cached(self) -> LoadedModule | None:
         """The module, if the package brings it, or if it is in the cache."""
         if (brought := prebuilt()) is not None:
             try:
-                return Loaded(module=load(brought.read_bytes()))
+                return LoadedModule(module=load(brought.read_bytes()))
             except (ImportError, OSError):  # such as of a newer libstdc++: compile it for what is here
                 pass
         found = private_files.read_sealed(self._path)
         if found is None:
             return None
         try:
-            return Loaded(module=load(found))
+            return LoadedModule(module=load(found))
         except ImportError:  # such as of another libstdc++: compile it for what is here
             self._useless = found
             return None
@@ -111,11 +111,11 @@ class Extension:
         ]  # fmt: skip
         return Build(command=command, sources=self._sources, result=f"{_NAME}.so")
 
-    def compile(self, build: Build, *, limit_s: float = LIMIT_S, in_background: bool = False) -> Loaded:
+    def compile(self, build: Build, *, limit_s: float = LIMIT_S, in_background: bool = False) -> LoadedModule:
         """The module, compiled for this process or, meanwhile, for another. Raises BuildError, ImportError."""
         made = made_once(self._path, build, limit_s=limit_s, in_background=in_background, instead_of=self._useless)
         try:
-            return Loaded(module=load(made.content), not_kept=made.not_kept)
+            return LoadedModule(module=load(made.content), not_kept=made.not_kept)
         except ImportError as error:
             note_failure(self._path, error)
             raise

@@ -20,7 +20,7 @@
 #include "calls.h"
 #include "kernel.h"
 #include "ops.h"
-#include "traced.h"
+#include "guarded_forward.h"
 #include "watchers.h"
 
 namespace dwconv::lanes {

@@ -184,7 +184,7 @@ class RunningStatistics {
     }
   }
 
-  // The same of statistics that lie otherwise.
+  // Statistics that lie otherwise.
   static void move_by_ops(const Tensor& running, const Tensor& batch, double momentum, double scale) {
     const at::NoGradGuard no_grad;
     const Tensor moved = batch.to(at::kDouble).mul_(scale).mul_(momentum);

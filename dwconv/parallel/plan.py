@@ -20,10 +20,10 @@ from dwconv.parallel.planning.compare import Proposal, SimulatedPlan, propose, r
 from dwconv.parallel.planning.cost_of_layers import layer_costs
 from dwconv.parallel.planning.measured_link import measured_link
 from dwconv.parallel.planning.pieces import pieces
-from dwconv.parallel.planning.plan import SCHEDULES, LayerCost, Link, write_plan
+from dwconv.parallel.planning.pipeline_plan import SCHEDULES, LayerCost, Link, write_plan
 from dwconv.parallel.planning.shape import MICROBATCHES_A_RANK, Shape
 from dwconv.parallel.planning.split_backward import can_split
-from dwconv.parallel.planning.timeline import write_timeline
+from dwconv.parallel.planning.trace_events import write_timeline
 from dwconv.system.threads import on_threads
 
 _LATENCY_US = 10.0

@@ -32,21 +32,21 @@ from dwconv.parallel.pipeline.pipeline import TIMEOUT_S
 from dwconv.parallel.plan import add_pipeline, trace_file
 from dwconv.parallel.planning.for_ranks import LINK, check_batch, plan_for_ranks
 from dwconv.parallel.planning.measured_link import measured_link
-from dwconv.parallel.planning.plan import Plan, read_plan, write_plan
-from dwconv.parallel.planning.simulation import simulate
-from dwconv.parallel.planning.timeline import write_timeline
+from dwconv.parallel.planning.pipeline_plan import Plan, read_plan, write_plan
+from dwconv.parallel.planning.simulated_step import simulate_step
+from dwconv.parallel.planning.trace_events import write_timeline
 from dwconv.parallel.training.batches import Batches
 from dwconv.parallel.training.checkpoints import Checkpoints
 from dwconv.parallel.training.datasets import DIGITS, Data, load_data
-from dwconv.parallel.training.epochs import Epoch, Run
-from dwconv.parallel.training.progress import StepsDone
-from dwconv.parallel.training.trainers import (
+from dwconv.parallel.training.epochs import Epoch, TrainingRun
+from dwconv.parallel.training.forms import (
     DataParallelTrainer,
     PipelineTrainer,
     Trainer,
     classes_of,
     is_data_parallel,
 )
+from dwconv.parallel.training.progress import StepsDone
 from dwconv.system.new_file import replace_file
 
 _MADE_UP_BATCHES, _MADE_UP_STEPS = 4, 10
@@ -74,7 +74,7 @@ def _train(argv: list[str] | None) -> int:
 # -- what is trained -------------------------------------------------------------------------------------------------
 
 
-def _prepared(arguments: argparse.Namespace, rank: Rank) -> tuple[Run, Plan]:
+def _prepared(arguments: argparse.Namespace, rank: Rank) -> tuple[TrainingRun, Plan]:
     torch.manual_seed(arguments.seed)
     data, size = _data(arguments)
     model = load_model(arguments.model).to(rank.device).train()
@@ -100,7 +100,7 @@ def _prepared(arguments: argparse.Namespace, rank: Rank) -> tuple[Run, Plan]:
     steps = batches.steps * arguments.epochs
     if arguments.steps or arguments.input:
         steps = arguments.steps or _MADE_UP_STEPS
-    run = Run(
+    run = TrainingRun(
         trainer=trainer, batches=batches, held_out=data.held_out, steps=steps, rate=arguments.rate,
         seed=arguments.seed, checkpoints=checkpoints, save_every=arguments.checkpoint_steps,
         watched=min(_WATCHED, steps) if arguments.timeline else -1,
@@ -177,7 +177,7 @@ def _about(arguments: argparse.Namespace) -> dict[str, str]:
 # -- steps -----------------------------------------------------------------------------------------------------------
 
 
-def _run(run: Run, plan: Plan, arguments: argparse.Namespace, rank: Rank) -> None:
+def _run(run: TrainingRun, plan: Plan, arguments: argparse.Namespace, rank: Rank) -> None:
     done = run.resume()
     if rank.is_first and done:
         print(f"goes on after step {done}", flush=True)
@@ -188,7 +188,7 @@ def _run(run: Run, plan: Plan, arguments: argparse.Namespace, rank: Rank) -> Non
         if step == run.watched and isinstance(run.trainer, PipelineTrainer):
             measured = run.trainer.pipeline.timeline()
             if rank.is_first:
-                write_timeline({"measured": measured, "simulated": simulate(plan).events}, arguments.timeline)
+                write_timeline({"measured": measured, "simulated": simulate_step(plan).events}, arguments.timeline)
                 print(f"timeline: {arguments.timeline}", flush=True)
 
     epochs = []
@@ -228,9 +228,9 @@ def _line(epoch: Epoch, epochs: int) -> str:
     )
 
 
-def _summary(run: Run, plan: Plan) -> str:
+def _summary(run: TrainingRun, plan: Plan) -> str:
     """Of this rank, without the first step."""
-    step_s, simulated_s = statistics.median(run.times_s[1:]), simulate(plan).step_us / 1e6
+    step_s, simulated_s = statistics.median(run.times_s[1:]), simulate_step(plan).step_us / 1e6
     return (
         f"median of {len(run.times_s) - 1} steps: {1e3 * step_s:.1f} ms, {run.batches.size / step_s:.1f} images a "
         f"second; {run.trainer.summary()}; simulated {1e3 * simulated_s:.1f} ms ({simulated_s / step_s - 1:+.0%})"

@@ -11,9 +11,10 @@ from typing import Literal
 import torch
 
 from dwconv.problems import epilogue
-from dwconv.problems.block_reference import KINDS
 from dwconv.problems.problem import memory_format
-from dwconv.problems.reference import EXACT, dtype_of, over_space, terms
+from dwconv.problems.reference import dtype_of, over_space, terms
+from dwconv.problems.right_answers import EXACT
+from dwconv.problems.rounding import KINDS
 from dwconv.problems.workload import EVAL_PASSES, IMAGES, Workload
 
 Data = Literal["integers", "normal", "extreme"]

@@ -163,8 +163,8 @@ class Database:
             _note_best(bests, record)
 
     def other_sizes(self, workload: Workload, device: str) -> list[Workload]:
-        """The same layer at each other input size of which there are records on ``device``, at the batch size of
-        ``workload``. Only the first call costs time."""
+        """The layer of ``workload`` at each other input size of which there are records on ``device``, at the batch
+        size of ``workload``. Only the first call costs time."""
         own = workload.batchless_key
         return [each for each in self.at_sizes(workload, device) if each.batchless_key != own]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from torch import Tensor
 
 from dwconv import settings
-from dwconv.call.arguments import Arguments, Call, Padding, Size
+from dwconv.call.arguments import Call, CallArguments, Padding, Size
 from dwconv.call.call_plan import decisions_for
 from dwconv.call.plan_kernels import State, reads_slices, state_of
 from dwconv.call.transposed_call import TransposedArguments, TransposedCall
@@ -156,7 +156,7 @@ def explain(
         if not call.is_ours:
             raise InvalidWorkload(f"output_padding={output_padding} is not below stride={stride}: PyTorch's op runs it")
     else:
-        call = Call.of(Arguments(input, weight, bias, stride, padding, dilation, groups, axes))
+        call = Call.of(CallArguments(input, weight, bias, stride, padding, dilation, groups, axes))
     problem, x, w = call.problem, call.x, call.w
     if block is not None:
         problem = dataclasses.replace(problem, block=Block.parse(block))

@@ -26,13 +26,13 @@ from dwconv.tuner.agenda import Agenda, without_searched
 from dwconv.tuner.campaign_result import Tuned
 from dwconv.tuner.expected_gain import expected_gains_us, most_to_win_first
 from dwconv.tuner.results_table import Outcome, Progress, state
-from dwconv.tuner.search import loop
+from dwconv.tuner.search import search_loop
 from dwconv.tuner.search.search_result import Budget, Stop, TuningResult
 from dwconv.tuner.step_time import StepTime, ToGain, with_both_gradients
-from dwconv.tuner.user_choices import Choices, check_choices
+from dwconv.tuner.user_choices import UserChoices, check_choices
 
 
-def tune_all(counts: Mapping[Workload, int], target: Target, choices: Choices, *, network: bool) -> Tuned:
+def tune_all(counts: Mapping[Workload, int], target: Target, choices: UserChoices, *, network: bool) -> Tuned:
     """Tune every workload; ``counts`` says how often a step runs it. ``network``: those with most to win come first.
 
     Ctrl-C ends the campaign, and what was found until then is in the result. Raises a DwconvError if nothing can be
@@ -54,7 +54,7 @@ class Campaign:
         self,
         counts: Mapping[Workload, int],
         target: Target,
-        choices: Choices,
+        choices: UserChoices,
         *,
         network: bool,
         is_here: bool = False,
@@ -128,7 +128,7 @@ def _say(what: str) -> None:
     say(f"note: {one_line(what)}")
 
 
-def _opened_log(choices: Choices, target: Target) -> tuple[TuningLog, Database]:
+def _opened_log(choices: UserChoices, target: Target) -> tuple[TuningLog, Database]:
     """The log to write, and what is known: what it holds, and behind that the usual places. The next search uses what
     one finds. Says which files are damaged. Raises LogError if it cannot be written."""
     log = TuningLog(choices.log or log_path(target))
@@ -140,7 +140,7 @@ def _opened_log(choices: Choices, target: Target) -> tuple[TuningLog, Database]:
     return log, known
 
 
-def prepared_cpu(target: CpuTarget, choices: Choices, *, passes: float = math.inf) -> CpuTarget:
+def prepared_cpu(target: CpuTarget, choices: UserChoices, *, passes: float = math.inf) -> CpuTarget:
     """``target`` with its limits; prints what takes long, and what makes times doubtful."""
     if oversubscribed := contention.oversubscription(target.threads):
         _say(f"{oversubscribed}: they wait for each other, which makes times longer")
@@ -169,7 +169,7 @@ def _tune(campaign: Campaign, *, between: Callable[[], None]) -> bool:
                 progress.begin(workload, to_gain=campaign.to_gain)
                 budget = campaign.budget(workload, seconds=seconds)
                 try:
-                    result = loop.tune_workload(
+                    result = search_loop.tune_workload(
                         workload, target, log=campaign.log, plan=plan, budget=budget, progress=progress
                     )
                 except NoTemplate as error:

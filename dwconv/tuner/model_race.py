@@ -169,7 +169,7 @@ def _race_one(target: Target, counts: Counts, *, gpu: int, seconds: float, state
 
 
 class _Packs:
-    """``Builders`` that take kernels from the packs that are loaded."""
+    """``ArtifactPool`` that take kernels from the packs that are loaded."""
 
     def __init__(self, target: Target) -> None:
         self._target = target

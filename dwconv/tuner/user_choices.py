@@ -1,4 +1,4 @@
-"""Choices: how a user chose to tune, and whether anything can be tuned that way."""
+"""UserChoices: how a user chose to tune, and whether anything can be tuned that way."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dwconv.records.database import Database
 from dwconv.schedules.space import MOST_LISTED
 from dwconv.schedules.template import ScheduleTemplate, templates_for
 from dwconv.system import given
-from dwconv.tuner.search.loop import SearchPlan
+from dwconv.tuner.search.search_loop import SearchPlan
 from dwconv.tuner.search.search_result import ENDS_BY_ITSELF, Budget, Search
 
 _UNTIL = "use one above 0, up to 1"
@@ -27,7 +27,7 @@ _MOST_S_TO_COMPILE = 45.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Choices:
+class UserChoices:
     """How to tune. None leaves a choice to the tuner."""
 
     search: Search | None = None
@@ -115,7 +115,7 @@ class Choices:
         )
 
 
-def check_choices(choices: Choices, target: Target, workloads: Sequence[Workload]) -> None:
+def check_choices(choices: UserChoices, target: Target, workloads: Sequence[Workload]) -> None:
     """Raises a DwconvError if none of the workloads can be tuned on ``target`` as it was chosen."""
     if isinstance(target, CpuTarget):
         check_present(target)

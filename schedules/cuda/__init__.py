@@ -8,7 +8,7 @@
     fprop_dgrad_nhwc *          strips of pixels, vectors of channels
     fprop_dgrad_toeplitz        bands of weights on tensor cores, both layouts: wide kernels in 16 bits
     wgrad *                     tiles of pixels, sums in registers, both layouts
-    wgrad_nchw_plane            whole planes in shared memory: small maps; also both gradients: x, dy and w are read once
+    wgrad_nchw_plane            whole planes in shared memory: small maps; also both gradients at once
     wgrad_toeplitz              products summed along diagonals on tensor cores, both layouts: wide kernels in 16 bits
     block_nhwc                  norms and activations around the convolution
 

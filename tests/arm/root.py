@@ -84,11 +84,11 @@ def _run(*command: object) -> str:
     return done.stdout
 
 
-# -- the libraries that a wheel with CUDA asks for --------------------------------------------------------------------
+# -- the libraries that a wheel with CUDA needs -----------------------------------------------------------------------
 
 
 def _stand_in_for_cuda(libraries: Path, root: Path) -> None:
-    """One library under the names of all that are missing, with every function that is asked of them."""
+    """One library under the names of all that are missing, with every function that is needed of them."""
     files = [each for each in libraries.glob("*.so*") if each.is_file()]
     here = {each.name for each in (*libraries.glob("*.so*"), *root.rglob("*.so*"))}
     missing = sorted({name for each in files for name in _needed(each)} - here)
@@ -125,7 +125,7 @@ def _needed(library: Path) -> list[str]:
 
 
 def _symbols(library: Path, which: str) -> set[tuple[str, str]]:
-    """Names, with their versions; weak ones that are undefined are not asked for."""
+    """Names, with their versions; weak ones that are undefined are left out."""
     rows = (line.split() for line in _run("aarch64-linux-gnu-nm", "-D", which, library).splitlines())
     names = (row[-1] for row in rows if not (which == "--undefined-only" and row[-2] in "vw"))
     return {(name.partition("@")[0], name.rpartition("@")[2] if "@" in name else "") for name in names}

@@ -13,7 +13,8 @@ from bench.gpu.run import Pace, Run, State
 from dwconv.errors import BuildError, RequestFailed
 from dwconv.kernels.artifact import Argument, Artifact, Extent
 from dwconv.measure.clock.timing import Lap
-from dwconv.problems.reference import reference, right_answers
+from dwconv.problems.reference import reference
+from dwconv.problems.right_answers import right_answers
 from dwconv.problems.target import CpuTarget
 from dwconv.problems.workload import IMAGES, Layout, Pass, Workload
 from dwconv.schedules.template import Candidate

@@ -11,7 +11,7 @@ import torch
 from bench import convergence as bench
 from bench.__main__ import main
 from dwconv.parallel.planning.pieces import pieces
-from dwconv.parallel.planning.plan import check_plan
+from dwconv.parallel.planning.pipeline_plan import check_plan
 
 
 def test_plans_are_of_the_network():

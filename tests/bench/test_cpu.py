@@ -57,7 +57,7 @@ def test_a_line_names_both_layouts_of_pytorch():
     assert "boom" in line_of({"layer": "x", "pass": "fprop", "failed": "boom"})
 
 
-# -- rows, from what everyone took -----------------------------------------------------------------------------------
+# -- rows, from what all providers took --------------------------------------------------------------------------------
 
 FPROP = workload()
 TARGET = CpuTarget(
@@ -68,7 +68,7 @@ CANDIDATE = Candidate(FPROP, templates_for(FPROP, TARGET)[0].space(FPROP, TARGET
 
 
 def times_of(refused=None, **us):
-    """As if everyone took as long in every round, and as many rounds."""
+    """As if every provider took as long in every round, and as many rounds."""
     took = {name.replace("_", "-"): each for name, each in us.items()}
     measurements = {
         name: Measurement(median_us=each, spread_us=each / 10, rounds=5, contention=each / 1e6)

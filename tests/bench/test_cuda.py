@@ -22,7 +22,7 @@ TARGET = dataclasses.replace(parse_target("cuda:sm_90"), device="nvidia-made-up"
 
 @pytest.fixture
 def gpu(monkeypatch):
-    """A GPU that is never asked for anything; stages that run nothing. Gives what each is to do, by name."""
+    """A GPU that is never used; stages that run nothing. Gives what each is to do, by name."""
     monkeypatch.setattr(cuda, "parse_target", lambda text: TARGET)
     stages = {
         name: dataclasses.replace(stage, run=lambda run: Ended(line="fine")) for name, stage in cuda.STAGES.items()

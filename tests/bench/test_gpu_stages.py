@@ -90,7 +90,7 @@ def test_verifying_ends_with_the_time(tmp_path):
 # -- smoke -----------------------------------------------------------------------------------------------------------
 
 
-def test_first_contact_tells_all_that_it_sees(tmp_path, capsys, monkeypatch):
+def test_first_contact_shows_all_that_it_sees(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(smoke, "limits_of", lambda target, sizes: {"memory_gb_per_s": 4500.25, "launch_us": 1.75})
     run = run_of(tmp_path)
     ended = smoke_stage(run, load=LOAD)
@@ -129,7 +129,7 @@ WORKLOADS = [workload(pass_) for pass_ in ("fprop", "dgrad", "wgrad")]
 
 
 class Tuner:
-    """For ``tune_workload``: ``plan`` says how each workload ends, by number. Turns its clock as it is asked to."""
+    """For ``tune_workload``: ``plan`` says how each workload ends, by number. It turns its clock."""
 
     def __init__(self, *plan, beside_s=0.0):
         self._plan, self._beside_s = list(plan), beside_s

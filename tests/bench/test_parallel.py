@@ -14,7 +14,7 @@ from bench.__main__ import main
 from bench.models import resnet
 from bench.parallel import Case
 from dwconv.parallel import Communication, joining, ranks
-from dwconv.parallel.planning.plan import FREE_LINK
+from dwconv.parallel.planning.pipeline_plan import FREE_LINK
 from tests.parallel.made_up_layers import layer
 
 

@@ -1,4 +1,4 @@
-"""Everybody else who can run a workload: named for what runs, set up as they are used."""
+"""All other providers of a workload: named for what runs, set up as they are used."""
 
 from __future__ import annotations
 
@@ -38,9 +38,11 @@ SYMMETRIC = [
 
 
 def named(monkeypatch, library_of):
-    """The names of the providers of a device where ``library_of`` says who runs PyTorch's operator in a layout."""
+    """The names of the providers of a device where ``library_of`` says what runs PyTorch's operator in a layout."""
     monkeypatch.setattr(
-        providers, "pytorch_calls", lambda workload, *inputs: {f"{library_of(each)}-{each}": None for each in LAYOUTS}
+        providers,
+        "pytorch_by_layout",
+        lambda workload, *inputs: {f"{library_of(each)}-{each}": None for each in LAYOUTS},
     )
     on_gpu = SimpleNamespace(device=torch.device("cuda"))
     return [provider.name for provider in providers.providers(FPROP, [on_gpu])]
@@ -189,7 +191,7 @@ def causal_conv1d_fn(x, weight, bias=None, *, activation=None):
 def test_causal_conv1d_races_on_cuda_where_it_is_installed(monkeypatch):
     planted = SimpleNamespace(causal_conv1d_fn=causal_conv1d_fn, __spec__=SimpleNamespace(name="causal_conv1d"))
     monkeypatch.setitem(sys.modules, "causal_conv1d", planted)
-    monkeypatch.setattr(providers, "pytorch_calls", lambda *_: {f"cudnn-{each}": None for each in LAYOUTS})
+    monkeypatch.setattr(providers, "pytorch_by_layout", lambda *_: {f"cudnn-{each}": None for each in LAYOUTS})
     on_cpu, on_gpu = (
         [each.name for each in providers.providers(CAUSAL, [SimpleNamespace(device=torch.device(device))])]
         for device in ("cpu", "cuda")

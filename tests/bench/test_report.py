@@ -357,7 +357,7 @@ def test_names_from_files_are_text(made_up):
 
 
 def test_kernels_stand_where_their_work_puts_them(made_up):
-    file = made_up(layer_row(dwconv_us=100.0), layer_row("nobody's 8×9² k3"), layer_row(pass_="wgrad"))
+    file = made_up(layer_row(dwconv_us=100.0), layer_row("unknown 8×9² k3"), layer_row(pass_="wgrad"))
     (line,) = pictures.of_devices([file])
     # 8 images, 144 channels, 56×56, 3×3: 166 taps inside along each axis; x and y once each, and the weights
     flops, moved = 2 * 8 * 144 * 166**2, 4 * (2 * 8 * 144 * 56**2 + 144 * 9)

@@ -14,10 +14,10 @@ from torch.nn import functional as F
 from torch.nn.modules.batchnorm import _BatchNorm
 
 import dwconv
-from dwconv.call import blocks, traced
+from dwconv.call import block_ops, guarded_forward
 from dwconv.call.call_plan import plans
 from dwconv.call.frozen_forward import plain_class
-from dwconv.discovery.find_blocks import Blocks
+from dwconv.discovery.find_blocks import FoundBlocks
 from dwconv.model.converted_classes import traced_class
 from dwconv.problems.block import Block, Norm
 from dwconv.problems.problem import memory_format
@@ -118,7 +118,7 @@ def freeze(norm: _BatchNorm) -> None:
 def trace(model: nn.Module) -> None:
     """The model runs its block as one where that was measured to be faster, as after ``convert``, without a race."""
     model.__class__ = plain_class(type(model))
-    traces = Blocks(model, ["conv"]).traces(["conv"])
+    traces = FoundBlocks(model, ["conv"]).traces(["conv"])
     if traces:
         model.__class__ = traced_class(type(model), traces[""])
 
@@ -138,9 +138,9 @@ def written(model: Parts) -> dwconv.nn.DepthwiseBlock:
 
 def python_runs_no_block(monkeypatch: pytest.MonkeyPatch) -> None:
     """From now on C++ has to."""
-    monkeypatch.setattr(traced.BoundBlock, "_as_one", None)
+    monkeypatch.setattr(guarded_forward.BoundBlock, "_as_one", None)
     for name in ("_block_forward", "_block_backward", "block_forward", "block_backward", "inference"):
-        monkeypatch.setattr(blocks, name, None)
+        monkeypatch.setattr(block_ops, name, None)
 
 
 def in_evaluation(block: str = WHOLE, *, kind: type[Parts] = Parts, **options: Any) -> Parts:
@@ -167,7 +167,7 @@ def step(model: nn.Module, x: Tensor) -> list[Tensor]:
 
 
 def assert_same(model: nn.Module, x: Tensor, *, exact: nn.Module | None = None, steps: int = 2) -> None:
-    """The same as in double, in which nothing is one. Of two steps C++ learns in the first what it runs in the next."""
+    """Steps give what they give in double, where nothing is one. C++ learns in the first what it runs in the next."""
     exact = in_double(model) if exact is None else exact
     for _ in range(steps):
         found, expected = step(model, x), step(exact, x.detach().double().requires_grad_())
@@ -179,7 +179,7 @@ def assert_same(model: nn.Module, x: Tensor, *, exact: nn.Module | None = None, 
 def assert_infers_the_same(
     model: nn.Module, mode: Callable[[], Any] = torch.no_grad, *, rtol: float = 1e-4, x: Tensor | None = None
 ) -> None:
-    """The same as in double, in which nothing is one."""
+    """``model`` gives what it gives in double, where nothing is one."""
     x = drawn().detach() if x is None else x
     exact = in_double(model)
     for _ in range(2):

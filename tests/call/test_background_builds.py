@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import dwconv
 from dwconv import native
-from dwconv.native.compile import Loaded
+from dwconv.native.compile import LoadedModule
 from dwconv.problems.workload import PASSES
 from tests.native_needed import as_in_a_new_process, needs_native
 from tests.planted_records import plant, workload_of
@@ -24,7 +24,7 @@ WORKLOAD = workload_of()
 
 @pytest.fixture
 def arrive(logs, monkeypatch) -> Callable[[], None]:
-    """Until it is called, somebody compiles."""
+    """Until it is called, a compiler runs."""
     needs_native()
     plant(logs / "log.jsonl", [WORKLOAD], baseline_us=1e6)
     compiled = native.module
@@ -33,7 +33,7 @@ def arrive(logs, monkeypatch) -> Callable[[], None]:
     native._lock.acquire()
 
     def now() -> None:
-        native._take(Loaded(module=compiled))
+        native._take(LoadedModule(module=compiled))
         native._lock.release()
 
     return now

@@ -12,7 +12,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import dwconv
 from bench.launched import passes_of
-from dwconv.call import loaded
+from dwconv.call import process_kernels
 from dwconv.errors import DwconvWarning
 from dwconv.reporting.ran import so_far
 from tests.native_needed import both_ways
@@ -81,7 +81,7 @@ def test_where_both_are_wanted_one_kernel_gives_them(way, batch):
 @both_ways
 @pytest.mark.parametrize("only", ["dgrad", "wgrad"])
 def test_where_one_is_wanted_its_own_kernel_runs(way, only):
-    """Of the call alone, then of the very call that gave both: a weight may be frozen later, and a pipeline asks for
+    """Of the call alone, then of the very call that gave both: a weight may be frozen later, and a pipeline requests
     one after the other."""
     x, w = image(), weight()
     wanted, other = (x, w) if only == "dgrad" else (w, x)
@@ -141,12 +141,12 @@ def test_a_compiled_step_has_it(compiled, dynamic):
 
 @both_ways
 def test_a_kernel_that_is_wrong_here_makes_way_for_two(way, monkeypatch):
-    fault_of = loaded.fault_of
+    fault_of = process_kernels.fault_of
 
     def planted(kernel, *args):
         return "it is off by one" if kernel.workload.pass_ == "backward" else fault_of(kernel, *args)
 
-    monkeypatch.setattr(loaded, "fault_of", planted)
+    monkeypatch.setattr(process_kernels, "fault_of", planted)
     x, w = image(), weight()
     with pytest.warns(DwconvWarning, match=r"none,none runs as dgrad and wgrad: its tuned kernel gave wrong results"):
         gradients(convolve, x, w)

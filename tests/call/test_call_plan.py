@@ -56,7 +56,7 @@ def test_an_untuned_problem_is_named_once_with_the_command(logs, said):
 
 
 def test_a_layer_with_a_bias_that_is_tuned_is_not_named(logs, said):
-    """Its dgrad asks for a plan without the bias, of which fprop and wgrad are untuned, but never run."""
+    """Its dgrad needs a plan without the bias, of which fprop and wgrad are untuned, but never run."""
     plant(logs / "log.jsonl", [dataclasses.replace(WORKLOAD, bias=True)], baseline_us=1e6)
     layer = dwconv.nn.DepthwiseConv2d(8, 3, padding=1)
     x = torch.randn(2, 8, 9, 7, requires_grad=True)

@@ -12,7 +12,7 @@ from torch._subclasses import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 import dwconv
-from dwconv.call import block_call, blocks
+from dwconv.call import block_call, block_ops
 from dwconv.system import versions
 from tests.call.block_checks import alone_is_not_planted, plant_block
 from tests.call.block_parts import SIZE, WHOLE, Parts, assert_same, drawn, in_double, ran, step, written
@@ -148,12 +148,12 @@ def test_graphs_are_kept_under_what_decided(planted, logs, monkeypatch):
         torch._dynamo.reset()
         made = compiled(Parts(WHOLE), seen.setdefault(folder, []))
         step(made, drawn())
-        assert kept.setdefault(folder, blocks.decided_by) == blocks.decided_by
+        assert kept.setdefault(folder, block_ops.decided_by) == block_ops.decided_by
     assert seen[logs] == ONE * 2 and "block_forward" not in seen[slower] and kept[logs] != kept[slower]
     installed = {**versions.installed(), "dwconv": "0.0.1"}
     monkeypatch.setattr(versions, "installed", lambda: installed)
-    blocks.note_decisions()
-    assert blocks.decided_by not in kept.values()
+    block_ops.note_decisions()
+    assert block_ops.decided_by not in kept.values()
 
 
 def test_a_size_that_is_known_only_when_the_graph_runs_is_no_block(planted):

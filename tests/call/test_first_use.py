@@ -13,11 +13,11 @@ from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import dwconv
-from dwconv.call import loaded
+from dwconv.call import process_kernels
 from dwconv.call.call_plan import plan_for
 from dwconv.dispatch.of_problem import decisions
 from dwconv.errors import DwconvWarning
-from dwconv.kernels import cache, load
+from dwconv.kernels import cache, load_cpu
 from dwconv.kernels.kernel import Kernel
 from dwconv.measure.requests import new_record, right_finalist
 from dwconv.measure.verify import first_use as check
@@ -113,8 +113,8 @@ def plant_fault(monkeypatch, pass_, harm):
 
         return faulty, 0
 
-    real = load.load_cpu
-    monkeypatch.setattr(load, "load_cpu", load_faulty)
+    real = load_cpu.load_cpu
+    monkeypatch.setattr(load_cpu, "load_cpu", load_faulty)
 
 
 FAULTS = {
@@ -180,7 +180,7 @@ def test_a_kernel_that_fails_when_it_is_checked_does_not_run(planted, said, monk
     (message,) = said()
     told = "its predicted kernel could not be checked: it needs 9.0 GiB for its tensors, 1.0 GiB are free; others are"
     assert told in message
-    assert not [each for each in loaded._seen.values() if each.fault], "it may be right, where there is memory"
+    assert not [each for each in process_kernels._seen.values() if each.fault], "it may be right, where there is memory"
 
 
 # -- what is remembered ------------------------------------------------------------------------------------------------
@@ -200,7 +200,7 @@ def test_a_kernel_is_checked_once_and_again_only_for_more_threads(planted, check
     train()
     kernel = plan_for(Problem.of(WORKLOAD), CPU).kernels["fprop"]
     torch.set_num_threads(1)
-    assert loaded.fault_of(kernel, cpu_target(), CPU) == ""
+    assert process_kernels.fault_of(kernel, cpu_target(), CPU) == ""
     assert len(checks) == 6
 
 
@@ -319,14 +319,14 @@ def _threads_of_a_new_thread():
 
 
 def test_while_a_graph_is_captured_pytorchs_op_runs_and_the_next_call_checks(planted, monkeypatch):
-    real = loaded.fault_of
-    monkeypatch.setattr(loaded, "fault_of", lambda *arguments: None)
+    real = process_kernels.fault_of
+    monkeypatch.setattr(process_kernels, "fault_of", lambda *arguments: None)
     plan = plan_for(Problem.of(WORKLOAD), CPU)
     with pytest.warns(DwconvWarning, match="warm up first") as caught:
         train()
     assert len(caught) == 1
     assert plan.kernels["fprop"] is None and "fprop" not in plan.kernels
-    monkeypatch.setattr(loaded, "fault_of", real)
+    monkeypatch.setattr(process_kernels, "fault_of", real)
     train()
     assert isinstance(plan.kernels["fprop"], Kernel)
 
@@ -336,7 +336,7 @@ def test_nothing_is_checked_while_a_stream_is_captured(planted, cached, checks, 
     for path in cached.rglob("*.checked"):
         path.unlink()
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
-    assert loaded.fault_of(kernel, cpu_target(), torch.device("cuda")) is None
+    assert process_kernels.fault_of(kernel, cpu_target(), torch.device("cuda")) is None
     assert len(checks) == 1
 
 
@@ -348,7 +348,7 @@ def test_without_a_thread_the_next_call_checks(planted, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", refuse)
         train()
-    assert "fprop" not in plan.kernels and not loaded.state.broken
+    assert "fprop" not in plan.kernels and not process_kernels.state.broken
     train()
     assert isinstance(plan.kernels["fprop"], Kernel)
 
@@ -364,7 +364,7 @@ def test_the_answers_of_repeated_channels_are_those_of_all(pass_, layout, multip
         workload_of(shape=(2, 11, 9, 7), layout=layout, bias=True, multiplier=multiplier).for_pass(pass_)
     )
     monkeypatch.setattr(check, "_PRODUCTS", 1)
-    from dwconv.problems.reference import right_answers
+    from dwconv.problems.right_answers import right_answers
 
     for data in ("integers", "extreme"):
         count = check._different_channels(workload)
@@ -382,7 +382,7 @@ def test_the_answers_of_repeated_channels_are_those_of_all_beside_a_layer_norm(p
     """Its statistics are of all channels: those of a few that repeat, if they repeat as a whole."""
     workload = workload_of(shape=(2, channels, 6, 5), bias=True, block="none,ln").for_pass(pass_)
     monkeypatch.setattr(check, "_PRODUCTS", 5 * workload.flops // 2 // channels)
-    from dwconv.problems.reference import right_answers
+    from dwconv.problems.right_answers import right_answers
 
     count = check._different_channels(workload)
     case = case_of_few_channels(workload, data="integers", seed=2, device="cpu", count=count)

@@ -18,7 +18,7 @@ import os, signal, sys, threading, time, warnings
 import torch, dwconv
 from dwconv.system import forks
 from dwconv.kernels.kernel import Kernel
-from dwconv.call import call_plan, loaded
+from dwconv.call import call_plan, process_kernels
 
 torch.set_num_threads(1)
 layer = torch.nn.Conv2d(8, 8, 3, padding=1, groups=8, bias=False)
@@ -73,7 +73,7 @@ thread = threading.Thread(target=step)
 thread.start()
 children = []
 while thread.is_alive() and len(children) < 3:
-    if loaded.lock.locked():
+    if process_kernels.lock.locked():
         children.append(forked(lambda: 0 if is_right() and all(kernels()) else 1))
     time.sleep(0.001)
 thread.join()

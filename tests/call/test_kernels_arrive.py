@@ -63,7 +63,7 @@ class PlantedMaker:
     def make(self, candidate, target, *, threads, checks):
         self.made.append(candidate.workload.pass_)
         if not self.fault:
-            cache.make_ready(candidate, target)
+            cache.build_linked(candidate, target)
         return self.fault
 
     def cpu_s(self) -> float:
@@ -182,7 +182,7 @@ def test_a_size_that_comes_again_runs_on_its_kernels_once_they_are_built(
     maker.may.set()
     arrive()
     assert builders and set(builders) == {"dwconv-builds"}
-    for _ in range(3):  # behind PyTorch's dispatcher dgrad asks for a plan without the bias, which is met later
+    for _ in range(3):  # behind PyTorch's dispatcher dgrad needs a plan without the bias, which is met later
         torch.testing.assert_close(step(convolve, x, w, **more), theirs, rtol=1e-4, atol=1e-4)
         arrive()
     torch.testing.assert_close(step(convolve, x, w, **more), theirs, rtol=1e-4, atol=1e-4)
@@ -336,7 +336,7 @@ def test_the_first_call_waits_for_kernels_that_were_measured(maker, builders, no
 
 @pytest.mark.parametrize("left_s", [0.0, 0.5])
 def test_no_call_waits_longer_than_a_process_may(maker, nothing_ready, logs, monkeypatch, left_s):
-    """The maker would wait for ten minutes."""
+    """The process would wait for ten minutes."""
     plant(logs / "log.jsonl", [WORKLOAD], baseline_us=1e6)
     dwconv.reset()
     may_spend(left_s, monkeypatch)
@@ -389,21 +389,21 @@ def test_kernels_that_save_most_are_built_first(maker, nothing_ready, monkeypatc
         began.set()
         assert may.wait(600)
 
-    background_builds.ask(busy, device=CPU, saves_us=1e9)
+    background_builds.predict(busy, device=CPU, saves_us=1e9)
     assert began.wait(600)
     order = []
     for number, saves_us in enumerate((3.0, 70.0, 20.0, 70.0)):
-        background_builds.ask(lambda _, number=number: order.append(number), device=CPU, saves_us=saves_us)
+        background_builds.predict(lambda _, number=number: order.append(number), device=CPU, saves_us=saves_us)
     may.set()
     arrive()
     assert order == [1, 3, 2, 0]
 
 
-def test_a_kernel_that_two_plans_want_is_built_once(maker, nothing_ready, logs):
+def test_a_kernel_that_two_plans_need_is_built_once(maker, nothing_ready, logs):
     plant(logs / "log.jsonl", [WORKLOAD], baseline_us=1e6)
     dwconv.reset()
     began, may, ended = threading.Event(), threading.Event(), []
-    background_builds.ask(lambda _: began.set() or may.wait(600), device=CPU, saves_us=1e9)
+    background_builds.predict(lambda _: began.set() or may.wait(600), device=CPU, saves_us=1e9)
     assert began.wait(600)
     made, target = call_plan.decisions_for(call_plan.Problem.of(WORKLOAD), CPU)
     for _ in range(2):
@@ -425,7 +425,7 @@ def test_raced_kernels_are_ready_when_convert_returns(maker, nothing_ready, logs
         def map(self, bodies, *, timeout_s):
             for position, body in enumerate(bodies):
                 made.append(body.candidate.workload.pass_)
-                yield position, cache.make_ready(body.candidate, body.target)
+                yield position, cache.build_linked(body.candidate, body.target)
 
         def kill(self):
             made.append("end")
@@ -439,11 +439,11 @@ def test_raced_kernels_are_ready_when_convert_returns(maker, nothing_ready, logs
     workloads = [WORKLOAD.for_pass(pass_) for pass_ in PASSES]
     for setting in ("wait", "predict"):
         monkeypatch.setenv("DWCONV_UNTUNED", setting)
-        background_builds.make_ready(workloads, cpu_target(), threads=torch.get_num_threads())
+        background_builds.build_fastest(workloads, cpu_target(), threads=torch.get_num_threads())
         assert made == ([] if setting == "wait" else ["fprop", "dgrad", "end"])
     step(dwconv.conv2d, *tensors())
     assert running() == {"fprop", "dgrad"} and maker.asked == []
-    background_builds.make_ready(workloads, cpu_target(), threads=torch.get_num_threads())
+    background_builds.build_fastest(workloads, cpu_target(), threads=torch.get_num_threads())
     assert made.count("end") == 1, "all are ready"
 
 
@@ -625,7 +625,7 @@ def test_beside_training_on_all_cores_builds_take_what_kernels_have_saved(monkey
         spending.of_process.spend(1.0)  # a second of training
 
     for number in range(3):
-        background_builds.ask(lambda _, number=number: work(number), device=CPU, saves_us=-number)
+        background_builds.predict(lambda _, number=number: work(number), device=CPU, saves_us=-number)
     time.sleep(0.1)
     assert ran == []
     for count in (1, 2, 3):
@@ -641,7 +641,7 @@ def test_beside_training_on_all_cores_builds_take_what_kernels_have_saved(monkey
 def test_a_call_does_not_wait_for_a_build_that_takes_longer_than_it_may(monkeypatch):
     may_spend(60.0, monkeypatch)
     monkeypatch.setattr(background_builds, "PREDICTION_S", 600.0)
-    background_builds.ask(lambda _: None, device=CPU, saves_us=1.0)
+    background_builds.predict(lambda _: None, device=CPU, saves_us=1.0)
     began = time.monotonic()
     background_builds.wait(threading.Event())
     assert time.monotonic() - began < 30 and len(background_builds._tasks) == 1

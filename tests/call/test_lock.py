@@ -160,7 +160,7 @@ def test_kernels_that_are_still_being_built_are_counted(logs, tmp_path, monkeypa
     """Under "predict", the default of users, PyTorch's op runs until they are there."""
     plant(logs / "log.jsonl", [workload_of()], passes=PASSES[:2])
     monkeypatch.setenv("DWCONV_UNTUNED", "predict")
-    monkeypatch.setattr(call_plan.background_builds, "ask", lambda *_, **__: None)
+    monkeypatch.setattr(call_plan.background_builds, "predict", lambda *_, **__: None)
     dwconv.reset()
     run()
     with pytest.warns(DwconvWarning, match=r"lock=.*a\.json has 2 of 3 passes on PyTorch's op because their kernels"):

@@ -11,7 +11,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import dwconv
 from dwconv import native
-from dwconv.call import blocks, silu_ops, torch_ops
+from dwconv.call import block_ops, silu_ops, torch_ops
 from dwconv.call.call_plan import plans
 from tests.native_needed import needs_native
 from tests.planted_records import plant, workload_of
@@ -112,12 +112,12 @@ def test_blocks_are_taken_too(logs, block, bias):
     x, w, pair = image(), torch.randn(8, 1, 3, 3), [torch.rand(8) + 0.5, torch.randn(8)]
     learnt = [*([torch.randn(8)] if bias else []), *(pair if "ln" in block else [*pair, *pair])]
     name, others = str(workload.block), GEOMETRY
-    _, *kept = blocks.block_forward(x, w, learnt, name, *others)
+    _, *kept = block_ops.block_forward(x, w, learnt, name, *others)
     y, statistics = kept[:1], kept[1:]
     norms = learnt if "ln" in block else [*pair, *statistics[:2], *pair, *statistics[2:]]
     for call in (
-        lambda: blocks.block_forward(x, w, learnt, name, *others),
-        lambda: blocks.block_backward(image(), x, y, w, norms, name, *others),
+        lambda: block_ops.block_forward(x, w, learnt, name, *others),
+        lambda: block_ops.block_backward(image(), x, y, w, norms, name, *others),
     ):
         torch.manual_seed(0)
         python = call()

@@ -1,4 +1,4 @@
-"""A trace stands for calls of its signature, without a tool that it asks for: others run the forward pass itself."""
+"""A trace stands for calls of its signature, without a tool that it checks for: others run the forward pass itself."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dwconv.discovery import discover
 from dwconv.tuner import model_race
 from tests.call.block_checks import plant_block
 from tests.call.block_parts import drawn
-from tests.discovery.test_decided import Net, net
+from tests.discovery.test_python_decisions import Net, net
 from tests.native_needed import both_ways
 
 pytestmark = pytest.mark.filterwarnings(

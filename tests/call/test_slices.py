@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.profiler import ProfilerActivity, profile
 
 import dwconv
-from dwconv.call import call_plan, loaded, plan_kernels
+from dwconv.call import call_plan, plan_kernels, process_kernels
 from dwconv.call.call_plan import plans
 from dwconv.errors import DwconvWarning
 from dwconv.kernels import operand
@@ -196,9 +196,9 @@ def test_pitches_that_meet_in_the_cache_are_copied_where_pixels_are_read_often(l
 def test_a_kernel_that_is_wrong_on_slices_alone_does_not_run(logs, way, monkeypatch):
     plant(logs / "log.jsonl", [SIZES["2-D"]], baseline_us=1e6)
     x, (w, bias) = whole_tensor("2-D", channels=16)[:, :8].requires_grad_(), parameters("2-D")
-    fault_of = loaded.fault_of
+    fault_of = process_kernels.fault_of
     monkeypatch.setattr(
-        loaded,
+        process_kernels,
         "fault_of",
         lambda kernel, *where: "planted" if kernel.x_pitch else fault_of(kernel, *where),
     )

@@ -107,7 +107,7 @@ def machine_of(monkeypatch):
 def trained(machine: Machine, builds: list[Build], *, steps: int, step_s: float) -> list[float]:
     """How far training is behind plain training after each step. A call of each step waits for a kernel, if it may."""
     for each in builds:
-        background_builds.ask(each, device=CPU, saves_us=1e6 * each.measured_s)
+        background_builds.predict(each, device=CPU, saves_us=1e6 * each.measured_s)
     behind_s = []
     background_builds.begin()
     for number in range(1, steps + 1):
@@ -162,7 +162,7 @@ def test_what_calls_do_once_counts_as_a_wait(machine_of):
     spending.of_process.spend(5.0)  # before the first call
     background_builds.begin()
     spending.of_process.spend(2.5)
-    background_builds.ask(build := Build(takes_s=0.5, measured_s=1e-3, saves_s=1e-3), device=CPU, saves_us=1e3)
+    background_builds.predict(build := Build(takes_s=0.5, measured_s=1e-3, saves_s=1e-3), device=CPU, saves_us=1e3)
     background_builds.wait(build.is_there)
     machine.train(1.0)
     assert machine.now_s == pytest.approx(1.0) and not build.is_there.is_set()
@@ -175,7 +175,7 @@ def test_what_is_built_while_ready_waits_is_not_counted(machine_of):
     left_s = spending.of_process.left_s
     builds = [Build(takes_s=4.0, measured_s=0.0, saves_s=0.0) for _ in range(5)]
     for each in builds:
-        background_builds.ask(each, device=CPU)
+        background_builds.predict(each, device=CPU)
     assert background_builds.finish(timeout_s=60.0) and machine.now_s >= 4.0
     assert all(each.is_there.is_set() for each in builds)
     assert spending.of_process.left_s >= left_s

@@ -1,4 +1,4 @@
-"""The torch ops: registered as PyTorch wants it, and closed under differentiation."""
+"""The torch ops: registered as PyTorch demands, and closed under differentiation."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_derivatives_of_any_order_are_right(logs, geometry, layout):
 @pytest.mark.parametrize(
     ("name", "layout"), [("strided, dilated, asymmetric", "nhwc"), ("plain", "nchw"), ("3-D", "nhwc")]
 )
-def test_registered_as_pytorch_wants_it(logs, name, layout):
+def test_registered_as_pytorch_demands(logs, name, layout):
     """Schema, fake implementation (shapes and strides), autograd, and all of it under torch.compile."""
     geometry = GEOMETRIES[name]
     x, w, bias = arguments(axes=len(geometry[0]))

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from dwconv.call import blocks, traced
+from dwconv.call import block_ops, guarded_forward
 from dwconv.call.call_plan import plans
 from dwconv.call.frozen_forward import plain_class
 from dwconv.errors import InvalidCall
@@ -166,7 +166,7 @@ def test_whatever_else_is_done_is_right(planted, other):
 
 
 def test_a_model_that_is_as_it_was_again_has_its_block_again(planted, monkeypatch):
-    monkeypatch.setattr(traced, "_RETRY", 3)
+    monkeypatch.setattr(guarded_forward, "_RETRY", 3)
     model = Parts(WHOLE)
     hook = model.act1.register_forward_hook(lambda _, given, h: h + 1)
     assert_same(model, drawn(), steps=1)
@@ -372,7 +372,7 @@ def test_without_kernels_the_ops_are_pytorchs(logs):
     """As where a kernel could not be built: forward and backward run one after the other, inside of the ops."""
     x, w = drawn(), torch.randn(CHANNELS, 1, 3, 3, requires_grad=True)
     norms = [torch.randn(CHANNELS, requires_grad=True) for _ in range(4)]
-    z, y, *statistics = blocks.block_forward(x, w, norms, WHOLE, (1, 1), (1, 1, 1, 1), (1, 1), "nhwc")
+    z, y, *statistics = block_ops.block_forward(x, w, norms, WHOLE, (1, 1), (1, 1, 1, 1), (1, 1), "nhwc")
     exact = [each.detach().double().requires_grad_() for each in (x, w, *norms)]
     h = F.relu6(F.batch_norm(exact[0], None, None, *exact[2:4], True))
     expected_y = F.conv2d(h, exact[1], padding=1, groups=CHANNELS)

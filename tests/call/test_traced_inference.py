@@ -209,7 +209,9 @@ def test_it_is_not_one_where_it_was_measured_to_be_slower(logs):
 
 def test_a_kernel_that_cannot_be_had_is_none_too_many(planted, monkeypatch):
     """It was measured, and is wrong here."""
-    monkeypatch.setattr("dwconv.call.loaded.fault_in", lambda *_: "gave wrong results when it was checked here")
+    monkeypatch.setattr(
+        "dwconv.call.process_kernels.fault_in", lambda *_: "gave wrong results when it was checked here"
+    )
     with pytest.warns(match="its tuned kernel gave wrong results"):
         assert_infers_the_same(in_evaluation())
     assert blocks_in_evaluation() == 0

@@ -104,7 +104,7 @@ def test_a_training_step_is_stopped_before_it_begins(logs, monkeypatch):
 
 
 def test_what_was_measured_is_not_stopped_with_a_bias_neither(logs, monkeypatch):
-    """dgrad asks for a plan without the bias, of which fprop and wgrad are untuned, but never run."""
+    """dgrad needs a plan without the bias, of which fprop and wgrad are untuned, but never run."""
     monkeypatch.setenv("DWCONV_UNTUNED", "error")
     biased = dataclasses.replace(WORKLOAD, bias=True)
     for baseline_us in (1, 1e6):

@@ -158,7 +158,7 @@ def counted(function, called):
     return run
 
 
-def test_while_somebody_counts_calls_of_a_function_kernels_run(logs, monkeypatch):
+def test_while_calls_of_a_function_are_counted_kernels_run(logs, monkeypatch):
     plant(logs / "log.jsonl", [workload_of(layout="nchw")], baseline_us=1e6, template_layout="nchw")
     layer, x = dwconv.convert(nn.Conv2d(8, 8, 3, padding=1, groups=8, bias=False)), torch.randn(2, 8, 9, 7)
     expected, called = layer(x), []

@@ -10,12 +10,12 @@ import torch
 
 import dwconv
 from dwconv import native, settings
-from dwconv.call import background_builds, loaded
-from dwconv.call.background_worker import KernelMaker
+from dwconv.call import background_builds, process_kernels
+from dwconv.call.background_worker import BackgroundHandler
 from dwconv.call.call_plan import CallPlan, kernel_state, plan_for
 from dwconv.dispatch import legality, loaded_packs
 from dwconv.kernels import cache
-from dwconv.kernels.load import can_load_libraries
+from dwconv.kernels.load_cpu import can_load_libraries
 from dwconv.measure.processes import pool
 from dwconv.measure.verify import first_use
 from dwconv.problems.problem import Problem
@@ -89,7 +89,7 @@ def test_the_first_size_gets_kernels_of_its_own_and_the_second_those_of_any(want
 def test_a_kernel_of_any_size_that_is_there_runs_at_the_first_size(wanted, logs, monkeypatch):
     layer = LAYERS["nhwc"]
     plant_of_any_size(logs, layer)
-    monkeypatch.setattr(loaded, "is_ready", lambda candidate, target, device: candidate.workload.any_size)
+    monkeypatch.setattr(process_kernels, "is_ready", lambda candidate, target, device: candidate.workload.any_size)
     plan = plan_of(layer)
     assert not plan.is_open and wanted == []
     assert all(each.workload.any_size for each in plan.decisions.values())
@@ -116,7 +116,7 @@ def test_one_that_is_broken_at_its_size_leaves_that_of_any_size(wanted, logs):
     plan_of(layer)
     (fprop,) = (each.candidate for each in wanted if each.candidate.workload.pass_ == "fprop")
     dwconv.reset()
-    loaded.state.broken[fprop] = loaded.state.broken[own] = "it cannot be built"
+    process_kernels.state.broken[fprop] = process_kernels.state.broken[own] = "it cannot be built"
     del wanted[:]
     plan_of(layer)
     assert {each.candidate.workload.pass_: each.candidate.workload.any_size for each in wanted} == {
@@ -155,7 +155,7 @@ def handed(logs, monkeypatch, tmp_path) -> list[Candidate]:
 
     class Pool:
         def __init__(self, *given, **options) -> None:
-            self._make = KernelMaker(None)
+            self._make = BackgroundHandler(None)
 
         def map(self, bodies, *, timeout_s):
             found.extend(body.candidate for body in bodies)
@@ -186,7 +186,7 @@ def test_what_a_race_has_built_is_checked_when_convert_returns(handed, logs, mon
     loaded_packs.note_built()
     dwconv.reset()
     for _ in range(2):
-        background_builds.make_ready([layer.for_pass(pass_)], target, threads=torch.get_num_threads())
+        background_builds.build_fastest([layer.for_pass(pass_)], target, threads=torch.get_num_threads())
     assert handed == [built], "once"
     monkeypatch.setattr(first_use, "fault_at_first_use", lambda *given, **more: pytest.fail("in a step"))
     plan = plan_of(layer)

@@ -32,7 +32,7 @@ STEPS = 3
 
 
 def small_net() -> nn.Module:
-    """The same in every process. Nothing in it mixes the images of a batch."""
+    """A model, equal in every process. Nothing in it mixes the images of a batch."""
     torch.manual_seed(0)
     return nn.Sequential(
         nn.Conv2d(3, 8, 1),

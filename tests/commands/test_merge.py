@@ -37,7 +37,7 @@ def left_in(folder):
 
 
 def at_fsync(monkeypatch, act):
-    """``act`` when something is first made safe on disk: its last byte is written, nobody has been told."""
+    """``act`` when something is first made safe on disk: its last byte is written, and nothing was printed."""
     fsync = os.fsync
 
     def acted(file):

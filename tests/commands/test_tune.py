@@ -17,9 +17,9 @@ from dwconv.records.log import TuningLog
 from dwconv.records.record import Status
 from dwconv.tuner.campaign_result import Tuned
 from dwconv.tuner.results_table import Outcome, Progress
-from dwconv.tuner.search import loop, search_state
+from dwconv.tuner.search import search_loop, search_state
 from dwconv.tuner.search.search_result import Budget, TuningResult
-from dwconv.tuner.user_choices import Choices
+from dwconv.tuner.user_choices import UserChoices
 from tests import fake_tuning as fake
 from tests.tune_command import SHAPE, plant, run, shown_next
 
@@ -83,19 +83,19 @@ def test_few_minutes_do_not_wait_for_what_takes_half_a_minute(fakes, capsys, mon
     assert "is not compiled after 45 s; the next run may have it" in capsys.readouterr().err
     for module in (None, object()):
         monkeypatch.setattr(native, "module", module)
-        assert Choices().workers(fake.TARGET).measurer._setup.compiles_calls is (module is not None)
+        assert UserChoices().workers(fake.TARGET).measurer._setup.compiles_calls is (module is not None)
 
 
 @pytest.mark.parametrize(
     ("choices", "passes", "waits"),
     [
-        (Choices(), 3, True),
-        (Choices(trials=8), 1, True),
-        (Choices(minutes=4.9), 300, False),
-        (Choices(minutes=5), 1, True),
-        (Choices(seconds=10), 3, False),
-        (Choices(seconds=10), 30, True),
-        (Choices(seconds=10, minutes=1), 300, False),
+        (UserChoices(), 3, True),
+        (UserChoices(trials=8), 1, True),
+        (UserChoices(minutes=4.9), 300, False),
+        (UserChoices(minutes=5), 1, True),
+        (UserChoices(seconds=10), 3, False),
+        (UserChoices(seconds=10), 30, True),
+        (UserChoices(seconds=10, minutes=1), 300, False),
     ],
 )
 def test_a_short_run_does_not_wait_for_the_compiler(choices, passes, waits):
@@ -184,7 +184,7 @@ class BusyRunner(fake.FakeRunner):
 
 @pytest.fixture
 def full_machine(monkeypatch):
-    """Other work has 83 % of the cores, for as long as anybody waits."""
+    """Other work has 83 % of the cores, for as long as the search waits."""
     monkeypatch.setattr(search_state.Quiet, "wait", lambda quiet, *, timeout_s: setattr(quiet, "busy", 0.83))
 
 
@@ -267,7 +267,7 @@ def test_nothing_works(capsys, fakes):
 
 def test_the_budget_that_is_named_is_the_one_that_counts(capsys, fakes, monkeypatch):
     given = []
-    monkeypatch.setattr(loop, "tune_workload", lambda *_, **options: given.append(options) or pytest.fail())
+    monkeypatch.setattr(search_loop, "tune_workload", lambda *_, **options: given.append(options) or pytest.fail())
     for options in ([], ["--trials", "5"], ["--seconds", "7"], ["--search", "exhaustive"], ["--minutes", "9"]):
         with pytest.raises(pytest.fail.Exception):
             run(*SHAPE, "--passes", "fprop", *options)

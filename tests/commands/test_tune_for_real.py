@@ -14,7 +14,7 @@ from dwconv import tune
 from dwconv.measure import limits
 from dwconv.problems import target
 from dwconv.records.log import TuningLog
-from dwconv.tuner.search import loop
+from dwconv.tuner.search import search_loop
 from tests import fake_tuning as fake
 from tests import forked
 
@@ -55,7 +55,9 @@ def test_tunes_on_this_cpu_and_survives_ctrl_c(capsys, tmp_path, monkeypatch):
     known = len({record.config for record in TuningLog(log).load().records})
     assert result["stopped"] == "interrupted" and result["trials"] == known >= 2
 
-    monkeypatch.setattr(loop, "_QUIET_WAIT_S", 0.5)  # on a busy machine nothing is confirmed, however long it waits
+    monkeypatch.setattr(
+        search_loop, "_QUIET_WAIT_S", 0.5
+    )  # on a busy machine nothing is confirmed, however long it waits
 
     def again() -> dict:
         assert tune.main([*options, "--trials", str(known + 2)]) == 0

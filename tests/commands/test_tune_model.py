@@ -23,7 +23,7 @@ from dwconv.errors import InvalidChoice, InvalidWorkload
 from dwconv.measure.step_share import step_ratio_at_most
 from dwconv.problems.layer_files import read_layers, shipped_layers
 from dwconv.problems.target import cpu_target
-from dwconv.tuner.search import loop
+from dwconv.tuner.search import search_loop
 from tests import fake_tuning as fake
 from tests import forked
 from tests.models import ConformerConvolution, TinyNet
@@ -100,10 +100,10 @@ def test_what_was_found_is_ready_when_the_command_or_the_call_ends(capsys, fakes
     """By the records of the log that it was written to."""
     readied = []
 
-    def make_ready(workloads, target, *, threads, known):
+    def build_fastest(workloads, target, *, threads, known):
         readied.append((len(workloads), target, threads, known and known.logs))
 
-    monkeypatch.setattr(background_builds, "make_ready", make_ready)
+    monkeypatch.setattr(background_builds, "build_fastest", build_fastest)
     own = tmp_path / "own.jsonl"
     tuned_by(capsys, *MODEL)
     tuned_by(capsys, *MODEL, "--log", str(own))
@@ -215,13 +215,13 @@ def test_what_is_still_to_gain_goes_down_to_nothing(capsys, fakes, monkeypatch):
 
 def test_minutes_go_where_there_is_most_to_win(fakes, monkeypatch):
     seconds = {}
-    real = loop.tune_workload
+    real = search_loop.tune_workload
 
     def tune_workload(workload, target, *, budget, **others):
         seconds[workload] = budget.seconds
         return real(workload, target, budget=budget, **others)
 
-    monkeypatch.setattr(loop, "tune_workload", tune_workload)
+    monkeypatch.setattr(search_loop, "tune_workload", tune_workload)
     dwconv.tune(Repeats(), torch.randn(2, 8, 9, 9), minutes=0.5, trials=2, trains=False)
     small, large = sorted(seconds, key=lambda workload: workload.channels)
     assert list(seconds) == [small, large], "eight calls of the small one take longer"

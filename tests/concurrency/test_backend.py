@@ -16,7 +16,7 @@ from dwconv.concurrency import backend, explain, task_timer
 from dwconv.concurrency import choose_schedule as choosing
 from dwconv.concurrency.choose_schedule import Trial
 from dwconv.concurrency.counters import Available
-from dwconv.concurrency.schedule import Machine
+from dwconv.concurrency.task_graph import Machine
 from dwconv.errors import DwconvWarning, InvalidChoice, InvalidWorkload
 from dwconv.measure.clock.timing import Lap
 from dwconv.records.record import Measurement

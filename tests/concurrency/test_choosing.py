@@ -15,7 +15,7 @@ from dwconv.concurrency import task_timer as budget
 from dwconv.concurrency import timed_schedules
 from dwconv.concurrency.choice import Choice
 from dwconv.concurrency.options import PLAIN, Options, read
-from dwconv.concurrency.schedule import Placement, Schedule
+from dwconv.concurrency.task_graph import Placement, Schedule
 from dwconv.concurrency.timed_schedules import Bets, fastest
 from dwconv.errors import InvalidChoice, LogError, OutOfTime
 from dwconv.measure.clock.timing import Lap

@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from dwconv.concurrency import compiled_graph, cutting, second_threads, segments
+from dwconv.concurrency import compiled_graph, operator_groups, second_threads, segments
 from dwconv.concurrency.engine import Engine, workers
 from dwconv.concurrency.program import Program, plainly
-from dwconv.concurrency.schedule import Placement, Schedule, drawn
+from dwconv.concurrency.task_graph import Placement, Schedule, drawn
 from dwconv.concurrency.tasks import cut, whole
 from dwconv.errors import DwconvWarning
 from tests.native_needed import needs_native
@@ -46,8 +46,8 @@ note = torch.ops.dwconv_test_lanes.note.default
 @pytest.fixture
 def lanes_are_compiled(monkeypatch):
     needs_native()
-    monkeypatch.setattr(cutting, "SMALL_US", 0.0)
-    monkeypatch.setattr(cutting, "LARGE_US", 0.0)
+    monkeypatch.setattr(operator_groups, "SMALL_US", 0.0)
+    monkeypatch.setattr(operator_groups, "LARGE_US", 0.0)
     yield
     _on_note.clear()
 

@@ -186,7 +186,7 @@ def test_an_event_that_the_processor_lacks_is_left_out_of_its_group(fresh, monke
 
 
 @on_linux
-def test_a_kernel_that_permits_less_is_asked_for_less(fresh, monkeypatch):
+def test_of_a_kernel_that_permits_less_less_is_read(fresh, monkeypatch):
     """Without its own part, and without threads that start later, as old ones cannot read both in a group."""
     tried = []
 

@@ -13,8 +13,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from dwconv.concurrency.engine import Engine, Workers
 from dwconv.concurrency.lanes import one_at_a_time
-from dwconv.concurrency.schedule import Placement, Schedule, drawn
 from dwconv.concurrency.split_gradients import split
+from dwconv.concurrency.task_graph import Placement, Schedule, drawn
 from dwconv.concurrency.tasks import cut
 from dwconv.errors import InvalidChoice
 from tests import forked
@@ -64,7 +64,7 @@ def with_functions(graph, change):
 @both_ways
 @pytest.mark.parametrize("seed", range(8))
 def test_a_schedule_in_another_order_gives_the_same_bits_with_workers_and_without(graph, expected, seed, way):
-    """Where somebody watches, as AOTAutograd does the first run of a graph, all tasks run on the caller's thread."""
+    """Where a mode watches, as AOTAutograd does the first run of a graph, all tasks run on the caller's thread."""
     engine = Engine(graph, drawn(graph.graph, cores=1, workers=1 + seed % 4, seed=str(seed)))
     with FlopCounterMode(display=False) as counter:
         alone = engine.run([*INPUTS])

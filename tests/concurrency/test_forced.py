@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from dwconv.concurrency import backend, compiled_graph, cutting, explain
+from dwconv.concurrency import backend, compiled_graph, explain, operator_groups
 from tests.native_needed import go_through_python, needs_native
 
 STEPS = 2
@@ -25,8 +25,8 @@ def every_operator_is_a_task(tmp_path, monkeypatch):
     """Every operator is a task. Nothing is measured, nothing kept."""
     monkeypatch.setenv("DWCONV_CONCURRENCY_LOGS", str(tmp_path))
     monkeypatch.setattr(backend, "choose", None)
-    monkeypatch.setattr(cutting, "SMALL_US", 0.0)
-    monkeypatch.setattr(cutting, "LARGE_US", 0.0)
+    monkeypatch.setattr(operator_groups, "SMALL_US", 0.0)
+    monkeypatch.setattr(operator_groups, "LARGE_US", 0.0)
     yield
     torch._dynamo.reset()
     assert list(tmp_path.iterdir()) == []

@@ -8,7 +8,7 @@ import pytest
 
 from dwconv.concurrency import interference
 from dwconv.concurrency.interference import COMPUTES, MOVES, kind_of_task, no_slowdowns, slowdowns
-from dwconv.concurrency.schedule import Task
+from dwconv.concurrency.task_graph import Task
 
 
 @pytest.fixture

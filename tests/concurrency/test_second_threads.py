@@ -11,7 +11,6 @@ import torch
 
 from dwconv.concurrency import engine, second_threads
 from dwconv.concurrency.engine import Engine
-from dwconv.concurrency.schedule import ExtraSlots, Placement, Schedule
 from dwconv.concurrency.second_threads import (
     idle_pairs,
     measured_slots,
@@ -20,6 +19,7 @@ from dwconv.concurrency.second_threads import (
     sibling_pairs,
     warn_of_refusals,
 )
+from dwconv.concurrency.task_graph import ExtraSlots, Placement, Schedule
 from dwconv.concurrency.tasks import cut
 from dwconv.errors import DwconvWarning
 from dwconv.measure.clock.contention import allowed_cores
@@ -71,7 +71,7 @@ def test_slowdowns_are_of_equal_work_on_both_threads_of_a_core(monkeypatch):
 
 @needs_pinning
 def test_work_is_pinned_to_the_requested_processors_and_the_caller_stays(monkeypatch):
-    """The same processor twice stands in for two hardware threads of one core."""
+    """One processor, named twice, stands in for two hardware threads of one core."""
     found = []
     real = torch.mm
     monkeypatch.setattr(torch, "mm", lambda *args, **named: (found.append(allowed_cores()), real(*args, **named)))

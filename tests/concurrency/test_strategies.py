@@ -15,11 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dwconv.concurrency import list_scheduling
-from dwconv.concurrency.candidates import GraphTimes, SchedulePair, candidates
 from dwconv.concurrency.lanes import one_at_a_time
 from dwconv.concurrency.list_scheduling import one_after_the_other, side_by_side
 from dwconv.concurrency.options import Options
-from dwconv.concurrency.schedule import (
+from dwconv.concurrency.schedules_to_try import GraphTimes, SchedulePair, worth_trying
+from dwconv.concurrency.strategies import COMBINED, manual, own_best, schedules
+from dwconv.concurrency.task_graph import (
     ExtraSlots,
     Machine,
     Placement,
@@ -30,7 +31,6 @@ from dwconv.concurrency.schedule import (
     makespan_us,
     peak_bytes,
 )
-from dwconv.concurrency.strategies import COMBINED, manual, own_best, schedules
 from dwconv.concurrency.task_timer import TimeLeft
 from dwconv.concurrency.tasks import cut
 from tests.made_up_graphs import ROUNDING_US, check, curve, graph, least_makespan_us, problems, task
@@ -332,7 +332,7 @@ def test_schedules_that_hold_more_than_they_may_are_left_out(waits, monkeypatch)
     part = GraphTimes(cut=SimpleNamespace(graph=tasks, held=held), curves=dict.fromkeys(range(8), curve(10, 9, 9, 9)))
     for memory, left in ((3.0, True), (2.9, waits)):
         options = Options(strategies=("S1", "S3"), memory=memory)
-        found = candidates([part], options=options, machine=Machine(cores=4), budget=TimeLeft(60))
+        found = worth_trying([part], options=options, machine=Machine(cores=4), budget=TimeLeft(60))
         assert found[-1].name == "S1" and (found[0].name == "S3") == left
         assert all(each.peak_bytes <= 100 * (1 + memory) for each in found)
 
@@ -355,7 +355,7 @@ def test_schedules_that_hardly_differ_from_a_better_one_come_last(monkeypatch):
     monkeypatch.setattr(sys.modules[SchedulePair.__module__], "_made", made)
     part = GraphTimes(cut=SimpleNamespace(graph=tasks, held=()), curves={})
     options = Options(strategies=("S1", "S3"))
-    found = candidates([part], options=options, machine=TWO, budget=TimeLeft(60))
+    found = worth_trying([part], options=options, machine=TWO, budget=TimeLeft(60))
     assert [each.name for each in found] == ["S3", "S1", "S1+S3"]
 
 

@@ -11,10 +11,10 @@ import pytest
 import torch
 
 from dwconv.concurrency import choose_schedule, program, task_timer, timed_schedules
-from dwconv.concurrency.candidates import forced_schedule
 from dwconv.concurrency.lanes import one_at_a_time
 from dwconv.concurrency.options import Options
 from dwconv.concurrency.program import Program, StreamEngine
+from dwconv.concurrency.schedules_to_try import forced_schedule
 from dwconv.concurrency.tasks import cut
 from dwconv.records.record import Measurement
 from tests.traced_graphs import branches, branches_inputs, chain, dealt, noting_what_is_held, traced

@@ -10,9 +10,9 @@ import torch.nn.functional as F
 from torch.fx.experimental.proxy_tensor import make_fx
 
 import dwconv.call.torch_ops  # noqa: F401  # registers them
-from dwconv.concurrency.cutting import is_free, keeps_order, kind_of
 from dwconv.concurrency.engine import Engine
 from dwconv.concurrency.lanes import one_at_a_time
+from dwconv.concurrency.operator_groups import is_free, keeps_order, kind_of
 from dwconv.concurrency.split_gradients import split
 from dwconv.concurrency.tasks import cut, digest_of
 from dwconv.errors import CannotBeCut

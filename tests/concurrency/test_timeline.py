@@ -17,8 +17,8 @@ from dwconv.concurrency import explain, timeline
 from dwconv.concurrency.lanes import one_at_a_time
 from dwconv.concurrency.planned_times import retimed
 from dwconv.concurrency.program import Program
-from dwconv.concurrency.schedule import Machine, Placement, ScalingCurve
 from dwconv.concurrency.strategies import schedules
+from dwconv.concurrency.task_graph import Machine, Placement, ScalingCurve
 from dwconv.concurrency.task_timer import TimeLeft
 from dwconv.concurrency.timeline import (
     Operation,

@@ -32,7 +32,7 @@ from tests.traced_graphs import branches, branches_inputs, traced
 
 
 class TimedCounts:
-    """Times by a formula; remembers which counts were asked for."""
+    """Times by a formula; remembers which counts were requested."""
 
     def __init__(self, formula):
         self._formula = formula

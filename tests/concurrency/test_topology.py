@@ -12,8 +12,8 @@ import torch
 from dwconv.concurrency import second_threads, segments
 from dwconv.concurrency.hill_climbing import HillClimbing
 from dwconv.concurrency.list_scheduling import one_after_the_other
-from dwconv.concurrency.schedule import Machine, Placement, Schedule
 from dwconv.concurrency.strategies import schedules
+from dwconv.concurrency.task_graph import Machine, Placement, Schedule
 from dwconv.concurrency.topology import ALIKE, COMPACT, PAIRED, SPREAD, topology
 from dwconv.system import cpu_facts
 from dwconv.system.threads import kept_on

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 import dwconv
 from dwconv.discovery import discover
-from dwconv.discovery.find_blocks import Blocks
+from dwconv.discovery.find_blocks import FoundBlocks
 from tests.call.block_parts import FrozenNorm
 
 CHANNELS = 8
@@ -242,8 +242,8 @@ def test_elsewhere_than_on_a_cpu_a_frozen_norm_is_left_out():
     """Kernels of a GPU take statistics; the norm that learns is still part of a block."""
     net = Net(whole).to("meta")
     net.bn1.eval()
-    (found,) = Blocks(net, ["conv"]).found
+    (found,) = FoundBlocks(net, ["conv"]).found
     assert str(found.block) == "none,bn@0.001+relu6"
     assert found.why_not == "of bn1, its statistics are not those of the batch"
-    (found,) = Blocks(net.eval(), ["conv"]).found
+    (found,) = FoundBlocks(net.eval(), ["conv"]).found
     assert str(found.block.thawed) == "bn+relu6,bn@0.001+relu6"

@@ -1,4 +1,4 @@
-"""Dispatch: who runs a workload, and why."""
+"""Dispatch: what runs a workload, and why."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ import torch
 from torch.nn import functional as F
 
 import dwconv
-from dwconv.call import call_plan, loaded
+from dwconv.call import call_plan, process_kernels
 from dwconv.call.call_plan import kernel_state, plan_for
 from dwconv.dispatch import locked
 from dwconv.dispatch.decide import decide, decide_on
@@ -228,7 +228,7 @@ def test_what_a_search_found_for_several_sizes_goes_before_what_was_raced(logs):
 
 
 @pytest.mark.filterwarnings("ignore::dwconv.errors.DwconvWarning")
-def test_what_is_expected_of_a_kernel_of_any_size_is_asked_once_also_if_it_is_not_sure(logs, planted):
+def test_what_is_expected_of_a_kernel_of_any_size_is_computed_once_also_if_it_is_not_sure(logs, planted):
     planted.knows, planted.at_least = lambda workload: True, 0.9
     plans_of([20, 21])
     asked = len(planted.asked)
@@ -249,7 +249,7 @@ def plans_of(sizes, layout="nhwc"):
 @pytest.fixture
 def one_size_each(monkeypatch):
     """No kernel takes any size."""
-    monkeypatch.setattr("dwconv.dispatch.any_size.of_any_size", lambda *_: None)
+    monkeypatch.setattr("dwconv.dispatch.times_at_any_size.of_any_size", lambda *_: None)
 
 
 def test_one_kernel_serves_all_sizes_near_its_own(logs, planted):
@@ -288,14 +288,14 @@ def test_a_kernel_that_is_broken_serves_no_other_size(logs, planted):
 
 def test_a_layer_of_many_sizes_builds_one_kernel_for_each_pass(logs, planted, monkeypatch):
     planted.knows = lambda workload: True
-    made, load = [], loaded.load
+    made, load = [], process_kernels.load
 
     def noted(*given):
-        if threading.current_thread() is threading.main_thread():  # others finish what earlier tests have asked for
+        if threading.current_thread() is threading.main_thread():  # others finish what earlier tests began
             made.append(given)
         return load(*given)
 
-    monkeypatch.setattr(loaded, "load", noted)
+    monkeypatch.setattr(process_kernels, "load", noted)
     w = torch.randn(8, 1, 3, 3, requires_grad=True)
     for height, width in ((9, 31), (20, 20), (20, 19), (33, 8)):
         x = torch.randn(2, 8, height, width).to(memory_format=torch.channels_last).requires_grad_()

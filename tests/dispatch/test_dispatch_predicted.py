@@ -1,4 +1,4 @@
-"""Dispatch of what was not measured here with the versions installed: who runs it, and why."""
+"""Dispatch of what was not measured here with the versions installed: what runs it, and why."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def tuned(workload=WORKLOAD, *, us=50.0, pytorch_us=1000.0, **facts):
 
 
 def stale(workload=WORKLOAD, **facts):
-    """The same, made with another PyTorch."""
+    """A record of ``tuned``, made with another PyTorch."""
     record = tuned(workload, **facts)
     return dataclasses.replace(record, versions={**record.versions, "torch": "2.1.0"})
 
@@ -112,7 +112,7 @@ def test_what_is_expected_of_what_was_measured_only_while_the_machine_was_busy_s
     assert "; predicted 12.3×, but perhaps only 0.80×: PyTorch's op runs until it is measured" in reason
 
 
-def test_what_was_measured_is_not_asked_for(planted, logs):
+def test_what_was_measured_is_not_predicted(planted, logs):
     for record in (tuned(), tuned(pytorch_us=1), tuned(workload=WORKLOAD.with_batch(64))):
         write(logs, record)
         assert decide(WORKLOAD, "cpu").record == record
@@ -120,7 +120,7 @@ def test_what_was_measured_is_not_asked_for(planted, logs):
     write(logs, tuned(device=cpu_target(threads=TARGET.threads + 3).device))
     assert decide(WORKLOAD, "cpu").expected is None
     write(logs, tuned(workload=BIASED, status=Status.COMPILE_ERROR, measurement=None, verdict=None))
-    assert decide(BIASED, "cpu").reason.startswith("predicted: "), "without the bias, which nobody tried"
+    assert decide(BIASED, "cpu").reason.startswith("predicted: "), "without the bias, which was not tried"
     write(logs, tuned(status=Status.COMPILE_ERROR, measurement=None, verdict=None))
     assert decide(WORKLOAD, "cpu").reason.startswith("none of 1 candidates worked")
     assert planted.asked == [dataclasses.replace(WORKLOAD, bias=False)]
@@ -143,7 +143,7 @@ def test_a_bias_is_a_sweep_only_where_nothing_is_expected_with_it(planted):
     assert decision.command == COMMAND.replace("nhwc", "nhwc --bias")
 
 
-def test_what_no_template_runs_is_not_asked_for(planted, monkeypatch):
+def test_what_no_template_runs_is_not_predicted(planted, monkeypatch):
     monkeypatch.setattr("dwconv.schedules.template.all_templates", dict)
     decision = decide(WORKLOAD, "cpu")
     assert decision.reason.startswith("no template runs") and planted.asked == []

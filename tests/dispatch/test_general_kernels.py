@@ -9,8 +9,8 @@ import pytest
 from dwconv.dispatch import legality, loaded_packs
 from dwconv.dispatch.decide import decide_on
 from dwconv.errors import InvalidConfig
-from dwconv.kernels import load
-from dwconv.kernels.load import can_load_libraries
+from dwconv.kernels import load_cpu
+from dwconv.kernels.load_cpu import can_load_libraries
 from dwconv.problems.target import cpu_target, parse_target
 from dwconv.problems.workload import PASSES, Workload
 from dwconv.records.database import Database
@@ -100,7 +100,7 @@ def test_where_it_cannot_be_built_or_loaded_there_is_none(monkeypatch, lacks):
     if lacks == "TVM":
         monkeypatch.setattr(versions, "can_build", lambda: False)
     elif lacks == "libraries":
-        monkeypatch.setattr(load, "can_load_libraries", lambda: False)
+        monkeypatch.setattr(load_cpu, "can_load_libraries", lambda: False)
     else:
         target = parse_target("cpu:neon" if TARGET.vector_bytes > 16 else "cpu:avx512")
     assert loaded_packs.general_of(candidate, target) is None

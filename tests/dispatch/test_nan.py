@@ -1,4 +1,4 @@
-"""Kernels that make NaN of results beside: dispatch takes them by default, and leaves them out where it is asked to."""
+"""Kernels that make NaN of results beside: dispatch takes them by default, and leaves them out by a setting."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_the_fastest_runs_by_default(known: Database) -> None:
     assert template_of(known) == QUICK
 
 
-def test_asked_for_exact_nan_the_fastest_of_the_others_runs_and_says_why(
+def test_where_nan_is_to_be_exact_the_fastest_of_the_others_runs_and_says_why(
     known: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DWCONV_NAN", "exact")

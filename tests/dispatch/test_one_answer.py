@@ -22,7 +22,7 @@ from dwconv.records.log import TuningLog
 from dwconv.records.record import Measurement, Status
 from dwconv.schedules.template import Candidate, templates_for
 from dwconv.tuner.expected_gain import ExpectedGains
-from dwconv.tuner.race import is_known
+from dwconv.tuner.race_state import is_known
 from dwconv.untuned import gain
 from tests.planted_records import record_of, workload_of
 
@@ -79,7 +79,7 @@ SEARCHED, FAILED = record(confirmed=True), record(status=Status.WRONG, measureme
         ([record(us=2e6)], {**DONE, "provider": "pytorch", "wins": True, "best": FAST}),
     ],
 )
-def test_all_that_ask_get_one_answer(logs, capsys, records, answers):
+def test_all_ways_in_give_one_answer(logs, capsys, records, answers):
     for each in records:
         TuningLog(logs / "log.jsonl").append(each)
     assert asked(capsys) == answers

@@ -18,7 +18,7 @@ from dwconv import settings
 from dwconv.errors import DwconvWarning
 from dwconv.kernels import build, cache, entry
 from dwconv.kernels.artifact import Argument, Artifact, Extent
-from dwconv.measure.requests import Measured, Tried
+from dwconv.measure.requests import MeasureAnswer, Tried
 from dwconv.problems.target import cpu_target, parse_target
 from dwconv.problems.workload import Workload
 from dwconv.records.record import AtSize, Measurement, Verdict
@@ -152,8 +152,8 @@ RIGHT = Verdict(right=True, max_error=0.0, allowed_error=math.inf)
 @pytest.mark.parametrize(
     "value",
     [
-        Measured(each=(Tried(verdict=RIGHT, times=(AT_SIZE, AT_SIZE)),)),
-        Measured(),
+        MeasureAnswer(each=(Tried(verdict=RIGHT, times=(AT_SIZE, AT_SIZE)),)),
+        MeasureAnswer(),
         Argument("x", "float32", (Extent(), 3, Extent(times=2, over=3))),
         dataclasses.replace(TIME, median_us=2),  # a whole number is a number
         {"plain": (1, "data", None, b"bytes")},
@@ -166,18 +166,18 @@ def test_a_message_comes_out_as_it_went_in(value: object) -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"@": "Measured", "verdict": {"@": "Measurement", "median_us": 1.0, "spread_us": 0.0, "rounds": 3}},
-        {"@": "Measured", "each": [1.5]},
-        {"@": "Measured", "each": 1.5},
-        {"@": "Check", "line_up": [{"@": "Verdict", "right": True, "max_error": 0.0, "allowed_error": 0.0}]},
-        {"@": "Time", "artifacts": [], "stage": "for long"},
+        {"@": "MeasureAnswer", "verdict": {"@": "Measurement", "median_us": 1.0, "spread_us": 0.0, "rounds": 3}},
+        {"@": "MeasureAnswer", "each": [1.5]},
+        {"@": "MeasureAnswer", "each": 1.5},
+        {"@": "CheckRequest", "line_up": [{"@": "Verdict", "right": True, "max_error": 0.0, "allowed_error": 0.0}]},
+        {"@": "TimeRequest", "artifacts": [], "stage": "for long"},
         {"@": "Measurement", "median_us": "1", "spread_us": 0.0, "rounds": 3},
         {"@": "Measurement", "median_us": 1.0, "spread_us": 0.0, "rounds": True},
         {"@": "Verdict", "right": 1, "max_error": 0.0, "allowed_error": 0.0},
         {"@": "Argument", "name": "x", "dtype": "float32", "shape": [1.5]},
         {"@": "Argument", "name": "x"},
         {"@": "Unheard", "of": 1},
-        {"@": ["Measured"]},
+        {"@": ["MeasureAnswer"]},
     ],
 )
 def test_fields_of_other_types_are_no_message(wrong: object) -> None:

@@ -13,8 +13,8 @@ from tvm import s_tir, te, tirx
 from dwconv.errors import BuildError, InvalidConfig
 from dwconv.kernels import build
 from dwconv.kernels.artifact import Argument, Extent, Scalar
-from dwconv.kernels.cpu import describe
-from dwconv.kernels.cuda import extent, lower
+from dwconv.kernels.cpu_build import describe
+from dwconv.kernels.cuda_build import extent, lower
 from dwconv.problems.workload import Workload
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import Candidate, template

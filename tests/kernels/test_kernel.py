@@ -76,7 +76,7 @@ def misaligned(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def off_by_a_byte(tensor: torch.Tensor) -> torch.Tensor:
-    """Where no float should start: a buffer of somebody else's, read as floats."""
+    """Where no float should start: a buffer of bytes, read as floats."""
     room = bytearray(4 * tensor.numel() + 8)
     shifted = torch.frombuffer(room, dtype=torch.float32, offset=1, count=tensor.numel())
     assert shifted.data_ptr() % alignment_bytes("cpu", "float32")

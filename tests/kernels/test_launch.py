@@ -19,8 +19,8 @@ import torch
 from dwconv.errors import BuildError, NoDevice
 from dwconv.kernels import launch
 from dwconv.kernels.artifact import Argument, Artifact, Extent, Launch, Scalar
-from dwconv.kernels.cpu import describe
-from dwconv.kernels.cuda import lower
+from dwconv.kernels.cpu_build import describe
+from dwconv.kernels.cuda_build import lower
 from dwconv.problems.target import CudaTarget, parse_target
 from dwconv.problems.workload import Workload
 from dwconv.schedules.space import Config
@@ -56,8 +56,8 @@ def artifact(*, shared_bytes: int = 0, second: Launch | None = None) -> Artifact
 
 
 class StandIn:
-    """Answers like cuda.bindings.driver, and like the two entries of the driver itself; ``told`` holds what it was
-    asked to do."""
+    """Answers like cuda.bindings.driver, and like the two entries of the driver itself; ``told`` holds the calls
+    that it got."""
 
     CUfunction_attribute = SimpleNamespace(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES="shared")
     CONTEXT = 0xC0

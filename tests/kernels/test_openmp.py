@@ -1,4 +1,4 @@
-"""Kernels under every OpenMP setting: with fewer threads than were asked for, all is computed, to the same bits."""
+"""Kernels under every OpenMP setting: with fewer threads than were requested, all is computed, to the same bits."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from dwconv.system.threads import on_threads
 ASKED = (os.cpu_count() or 1) + 3
 """More threads than there are processors: with OMP_DYNAMIC they are never granted."""
 PROBLEM = Workload(pass_="fprop", batch=8, channels=32, input_size=(28, 28), kernel=(3, 3), padding=((1, 1), (1, 1)))
-"""Large enough for no configuration to ask for fewer threads."""
+"""Large enough for no configuration to use fewer threads."""
 OPENMP = ctypes.CDLL(None)
 CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
@@ -74,7 +74,7 @@ def all_cases() -> list[Case]:
 
 
 def granted() -> int:
-    """How many threads a region gets that asks for as many as PyTorch uses."""
+    """How many threads a region gets that requests as many as PyTorch uses."""
     counts: list[int] = []
     count = CALLBACK(lambda _: counts.append(OPENMP.omp_get_num_threads()))
     OPENMP.GOMP_parallel(count, None, ASKED, 0)
@@ -82,7 +82,7 @@ def granted() -> int:
 
 
 def wrong(cases: list[Case]) -> list[str]:
-    """Names of the kernels that give other bits than on one thread, where fewer are granted than are asked for."""
+    """Names of the kernels that give other bits than on one thread, where fewer are granted than are requested."""
     with on_threads(ASKED):
         assert OPENMP.omp_get_max_threads() == ASKED > granted()
         return [case.name for case in cases if not case.is_right()]
@@ -105,7 +105,7 @@ def test_the_environment_or_a_library_may_set_openmp_as_it_likes(cases: list[Cas
 
 
 @pytest.mark.parametrize("levels", [1, 3])
-def test_inside_a_parallel_region_of_somebody_else(cases: list[Case], levels: int) -> None:
+def test_inside_a_parallel_region_of_other_code(cases: list[Case], levels: int) -> None:
     found: list[list[str]] = []
     before = OPENMP.omp_get_max_active_levels()
     region = CALLBACK(lambda _: found.append([case.name for case in cases if not case.is_right()]))

@@ -20,7 +20,7 @@ def one_thread():
 
 @pytest.fixture
 def faulty():
-    """A process that does what it is asked to, faults too."""
+    """A process that does what a request says, faults too."""
     process = IsolatedProcess("tests.measure.planted_handlers:Faulty", "fine", threads=2)
     yield process
     process.kill()

@@ -103,7 +103,7 @@ def images_taken(order):
 
 
 def images_summed(order):
-    """The same for a sum over images: image k counts as that one."""
+    """A sum over images in which image k counts as that one."""
 
     def spoil(run, kernel):
         chosen = [order(k, run.batch) for k in range(run.batch)]

@@ -16,11 +16,11 @@ import psutil
 from dwconv.measure.processes import worker
 
 SOCKET = 2
-"""Which of its arguments tells a worker its end of the socket to the parent."""
+"""Which of a worker's arguments is its end of the socket to the parent."""
 
 
 def first_time(mark):
-    """True once, whatever process asks: ``mark`` is a file that is made then."""
+    """True once, whatever process calls it: ``mark`` is a file that is made then."""
     try:
         Path(mark).touch(exist_ok=False)
     except FileExistsError:
@@ -123,7 +123,7 @@ class Faulty:
 
     def allocate(self):
         held = []
-        while len(held) < 64:  # 4 GiB, should nobody stop it
+        while len(held) < 64:  # 4 GiB, should nothing stop it
             held.append(b"x" * (64 << 20))
         return "allocated"
 
@@ -169,7 +169,7 @@ class Faulty:
 
 
 class Sleeper:
-    """Sleeps for as many seconds as asked, and says so; negative: dies."""
+    """Sleeps for as many seconds as the request says, and answers; negative: dies."""
 
     def __init__(self, setup):
         pass

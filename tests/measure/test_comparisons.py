@@ -12,7 +12,7 @@ from dwconv.measure import comparisons as comparisons_module
 from dwconv.measure.clock.timing import Taken, clearly_faster
 from dwconv.measure.comparisons import _AHEAD, Comparisons
 from dwconv.measure.processes.process import wait_for_any
-from dwconv.measure.requests import Check, Time
+from dwconv.measure.requests import CheckRequest, TimeRequest
 from dwconv.measure.runner import WorkerProcesses
 from dwconv.problems.target import CpuTarget
 from dwconv.records import record as record_module
@@ -67,7 +67,7 @@ def test_the_winner_of_each_heat_is_confirmed(workers):
     assert sorted(record.confirmed for record in second) == [False, True]
     assert all(record.status is Status.OK and record.resources for record in (*first, *second))
     winner, other = (cache.checked(artifact(candidate(fault)), TARGET) for fault in ("none", "slow"))
-    assert (winner, other) == (cache.Checked(threads=frozenset({1})), None), "who trains with it need not check it"
+    assert (winner, other) == (cache.CheckResults(threads=frozenset({1})), None), "who trains with it need not check it"
 
 
 def test_what_is_not_worth_it_is_not_verified_further(workers):
@@ -166,7 +166,9 @@ class OneBeside:
                 yield None
 
 
-@pytest.mark.parametrize(("target", "kinds"), [(TARGET, {Check}), (Gpu(**vars(TARGET)), {Check, Time})])
+@pytest.mark.parametrize(
+    ("target", "kinds"), [(TARGET, {CheckRequest}), (Gpu(**vars(TARGET)), {CheckRequest, TimeRequest})]
+)
 def test_builds_go_on_while_a_gpu_is_timed_and_never_while_a_cpu_is(workers, monkeypatch, target, kinds):
     requests, submit = [], workers.measurer.submit
     builders = OneBeside(requests)

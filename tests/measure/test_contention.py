@@ -8,7 +8,7 @@ import pytest
 
 from dwconv.measure.clock import contention
 from dwconv.measure.clock.contention import Load, Quiet, Reading, lost, lost_to_the_machine, others, oversubscription
-from dwconv.measure.requests import Check, Measured, Tried
+from dwconv.measure.requests import CheckRequest, MeasureAnswer, Tried
 from dwconv.measure.runner import LocalRunner
 from dwconv.records.record import AtSize, Measurement, Verdict
 from tests.measure import planted_kernels
@@ -60,7 +60,7 @@ NOTHING = load(busy_s=0, total_s=0)
         (load(busy_s=4.0, own_s=3.8, stolen_s=0.2), False, 0.0),  # as on any virtual machine
         (load(busy_s=4.0, own_s=2.0, stolen_s=2.0), False, 0.4875),
         (load(total_s=0.3, busy_s=0.3, own_s=0.26), True, 0.0),  # ticks
-        (NOTHING, True, 0.0),  # a system that does not tell
+        (NOTHING, True, 0.0),  # a system without these counters
     ],
 )
 def test_what_the_machine_lost(later, oversubscribed, share):
@@ -168,10 +168,10 @@ def finals(monkeypatch, *, kernel=QUIET, provider=QUIET):
 
     def request(self, body, *, share=1):
         right = Verdict(right=True, max_error=0, allowed_error=1)
-        if isinstance(body, Check):
-            return Measured(verdict=right)
+        if isinstance(body, CheckRequest):
+            return MeasureAnswer(verdict=right)
         taken = AtSize(input_size=(9, 7), measurement=kernel, providers={"onednn-nhwc": provider})
-        return Measured(each=(Tried(verdict=right, times=(taken,)),))
+        return MeasureAnswer(each=(Tried(verdict=right, times=(taken,)),))
 
     def build(self, candidates):
         yield from ()

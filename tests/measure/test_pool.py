@@ -116,7 +116,7 @@ def test_a_start_that_the_system_refuses_leaves_nothing(tmp_path, monkeypatch, n
     monkeypatch.setattr(subprocess, "Popen", refuse)
     process = IsolatedProcess("tests.measure.planted_handlers:Faulty", "fine", threads=1)
     opened = len(list(Path("/proc/self/fd").iterdir()))
-    process.start()  # the request will tell
+    process.start()  # the request will show it
     with pytest.raises(WorkerCannotStart, match=os.strerror(number)) as raised:
         process.call("answer", timeout_s=10)
     assert raised.value.shortage is shortage
@@ -258,8 +258,8 @@ def test_a_process_that_cannot_start_does_not_stop_the_others(monkeypatch):
         list(pool.map([0.0], timeout_s=30))
 
 
-def test_real_want_of_disk_space(tmp_path, monkeypatch, capsys):
-    """The disk is full, and somebody makes room while we wait."""
+def test_a_disk_that_is_really_full(tmp_path, monkeypatch, capsys):
+    """The disk is full, and room is made while the pool waits."""
     mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(tmp_path)], capture_output=True)
     if mounted.returncode:
         pytest.skip("only root can mount a small disk")

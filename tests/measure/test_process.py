@@ -143,7 +143,7 @@ def test_what_is_timed_beside_forced_vectors_is_forced_too(monkeypatch):
     with WorkerProcesses(target, jobs=1) as workers, contextlib.suppress(WorkerCannotStart):
         workers.start()
         measure_limits(target)
-    assert asked == {"Builder": None, "Measurer": "avx2", "Meter": "avx2"}
+    assert asked == {"BuildHandler": None, "TimingHandler": "avx2", "Meter": "avx2"}
 
 
 # -- answers that are none -------------------------------------------------------------------------------------------

@@ -5,10 +5,11 @@ import dataclasses
 import pytest
 import torch
 
-from dwconv.measure.providers import around_call, pytorch_calls, transposed_call
+from dwconv.measure.providers import around_call, pytorch_by_layout, transposed_call
 from dwconv.problems.block import Block
 from dwconv.problems.kernel_inputs import operands
-from dwconv.problems.reference import reference, right_answers
+from dwconv.problems.reference import reference
+from dwconv.problems.right_answers import right_answers
 from tests.measure.planted_kernels import workload
 
 
@@ -26,7 +27,7 @@ from tests.measure.planted_kernels import workload
 def test_both_layouts_agree_with_the_reference(pass_, changes, bias):
     of = workload(bias=bias, **changes).for_pass(pass_)
     inputs = operands(of, data="integers", seed=0)
-    calls = pytorch_calls(of, *inputs)
+    calls = pytorch_by_layout(of, *inputs)
     assert [name.rpartition("-")[2] for name in calls] == ["nchw", "nhwc"]
     for call in calls.values():
         results = call()
@@ -38,7 +39,7 @@ def test_both_layouts_agree_with_the_reference(pass_, changes, bias):
 
 def test_providers_have_the_name_of_the_library_that_runs():
     of = workload(channels=32)
-    names = {name.rpartition("-")[0] for name in pytorch_calls(of, *operands(of, data="normal", seed=0))}
+    names = {name.rpartition("-")[0] for name in pytorch_by_layout(of, *operands(of, data="normal", seed=0))}
     assert names <= {"onednn", "pytorch"}
 
 
@@ -68,7 +69,7 @@ def test_the_transposed_convolution_computes_dgrad_where_it_is_another_op(change
 
 def test_results_lie_as_the_inputs_do():
     of = workload(channels=32)
-    nchw, nhwc = pytorch_calls(of, *operands(of, data="normal", seed=0)).values()
+    nchw, nhwc = pytorch_by_layout(of, *operands(of, data="normal", seed=0)).values()
     assert nchw().is_contiguous() and nhwc().is_contiguous(memory_format=torch.channels_last)
 
 
@@ -89,15 +90,15 @@ def test_blocks_are_those_of_the_workload(changes, text):
     forward = dataclasses.replace(workload(channels=5, batch=2, **changes), pass_="forward", block=Block.parse(text))
     inputs = operands(forward, data="normal", seed=1)
     (answer, *_) = right_answers(forward, *inputs)
-    for call in pytorch_calls(forward, *inputs).values():
+    for call in pytorch_by_layout(forward, *inputs).values():
         assert torch.allclose(call().double(), answer.expected, atol=1e-4)
     inference = forward.for_pass("inference")
     inputs = operands(inference, data="normal", seed=1)
     (answer,) = right_answers(inference, *inputs)
-    for call in pytorch_calls(inference, *inputs).values():
+    for call in pytorch_by_layout(inference, *inputs).values():
         assert torch.allclose(call().double(), answer.expected, atol=1e-4)
     backward = forward.for_pass("backward")  # of the y that PyTorch computes, not of the one that kernels are given
-    for call in pytorch_calls(backward, *operands(backward, data="normal", seed=1)).values():
+    for call in pytorch_by_layout(backward, *operands(backward, data="normal", seed=1)).values():
         found = call()
         assert [each.shape for each in found] == [backward.shape_of(name) for name in backward.results]
     for of in (forward, backward):

@@ -12,7 +12,7 @@ import pytest
 
 from dwconv.errors import EnvironmentFailure, WorkerCannotStart, WorkerTimeout
 from dwconv.kernels import cache
-from dwconv.measure.requests import Measured, Prepare, Time, Tried, new_record
+from dwconv.measure.requests import MeasureAnswer, PrepareRequest, TimeRequest, Tried, new_record
 from dwconv.measure.runner import LocalRunner, WorkerProcesses
 from dwconv.measure.verify.cases import CASES_OF_A_FINALIST
 from dwconv.problems.target import cpu_target, parse_target
@@ -55,7 +55,7 @@ def test_a_good_candidate_becomes_a_whole_record(runner):
 
 def test_a_runner_of_another_pass_shares_the_workers(workers):
     of = workload("wgrad", layout="nchw")
-    workers.start()  # nobody else has, if this test is its process's first
+    workers.start()  # nothing else did, if this test is its process's first
     starts = workers.measurer.starts
     with LocalRunner(of, TARGET, workers=workers) as runner:
         (record,) = runner.measure([candidate(of=of)])
@@ -120,7 +120,7 @@ def test_a_trial_knows_the_best_time_so_far(runner, workers, monkeypatch):
     monkeypatch.setattr(workers.measurer, "call", lambda body, **named: trials.append(body) or usual(body, **named))
     first, second = runner.measure([candidate(), candidate("slow")])
     assert first.measurement.median_us < second.measurement.median_us
-    assert [body.best_us for body in trials if isinstance(body, Time)] == [None, first.measurement.median_us]
+    assert [body.best_us for body in trials if isinstance(body, TimeRequest)] == [None, first.measurement.median_us]
 
 
 def test_the_time_limit_grows_with_the_sizes_that_a_kernel_is_measured_at(workers, monkeypatch):
@@ -128,7 +128,7 @@ def test_the_time_limit_grows_with_the_sizes_that_a_kernel_is_measured_at(worker
     limits_s = []
 
     def late(body, *, timeout_s):
-        if isinstance(body, Prepare):
+        if isinstance(body, PrepareRequest):
             return None
         limits_s.append(timeout_s)
         raise WorkerTimeout("no answer")
@@ -246,11 +246,13 @@ class OneAfterTheOther:
             yield position, artifact(wanted)
 
     def call(self, request, *, timeout_s):
-        if isinstance(request, Prepare):
-            return Measured()
+        if isinstance(request, PrepareRequest):
+            return MeasureAnswer()
         self.done.append(f"timed {request.artifacts[0].candidate.config.number}")
         taken = AtSize(input_size=(9, 7), measurement=Measurement(median_us=1.0, spread_us=0.0, rounds=3))
-        return Measured(each=(Tried(verdict=Verdict(right=True, max_error=0.0, allowed_error=0.0), times=(taken,)),))
+        return MeasureAnswer(
+            each=(Tried(verdict=Verdict(right=True, max_error=0.0, allowed_error=0.0), times=(taken,)),)
+        )
 
 
 @pytest.mark.parametrize(
@@ -272,7 +274,7 @@ def test_a_gpu_measures_while_others_are_built_and_stopping_ends_no_builder(targ
 def test_a_builder_for_a_gpu_does_without_pytorch_where_it_has_nvrtc():
     program = """if True:
         import sys
-        from dwconv.measure.build_worker import BUILD, Builder, BuildSetup
+        from dwconv.measure.build_worker import BUILD, BuildHandler, BuildSetup
         from dwconv.problems.target import parse_target
         from dwconv.schedules.template import Candidate, templates_for
         from dwconv.problems.workload import Workload
@@ -280,7 +282,7 @@ def test_a_builder_for_a_gpu_does_without_pytorch_where_it_has_nvrtc():
         sizes = dict(channels=8, input_size=(5, 5), kernel=(3, 3), stride=(1, 1), padding=((1, 1), (1, 1)))
         workload = Workload(pass_="fprop", batch=1, dtype="float32", layout="nhwc", **sizes)
         config = templates_for(workload, target)[0].space(workload, target).default
-        assert Builder(BuildSetup(target=target, build=BUILD))(Candidate(workload, config)).cubin
+        assert BuildHandler(BuildSetup(target=target, build=BUILD))(Candidate(workload, config)).cubin
         print(sys.modules.get("torch"), "tvm" in sys.modules)
     """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=100)

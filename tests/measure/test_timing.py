@@ -122,7 +122,7 @@ def test_what_the_turns_make_sure_of_beside_other_work():
     assert mixed.at_least("a", "b") < 2
 
 
-def test_on_a_busy_machine_enough_turns_are_taken_to_tell():
+def test_on_a_busy_machine_enough_turns_are_taken_to_decide():
     clock = FakeClock(a=[9000], b=[20000])
     clock.disturbed_us = {9000, 20000}
     hasty = dataclasses.replace(EFFORT, budget_s=0.0, rounds=99)

@@ -14,11 +14,19 @@ import torch
 from dwconv import native
 from dwconv.errors import BuildError, CannotBeCaptured, DeviceLost
 from dwconv.kernels.artifact import Argument, Extent
-from dwconv.kernels.cpu import build_cpu
+from dwconv.kernels.cpu_build import build_cpu
 from dwconv.measure.build_worker import misfit
 from dwconv.measure.clock.timing import CpuClock
-from dwconv.measure.requests import Check, Measured, MeasureSetup, Prepare, Time, Tried, misfit_of_answer
-from dwconv.measure.timing_worker import Measurer, Prepared, ready
+from dwconv.measure.requests import (
+    CheckRequest,
+    MeasureAnswer,
+    MeasureSetup,
+    PrepareRequest,
+    TimeRequest,
+    Tried,
+    misfit_of_answer,
+)
+from dwconv.measure.timing_worker import Prepared, TimingHandler, ready
 from dwconv.problems.block import Block
 from dwconv.problems.target import parse_target
 from dwconv.records.record import TRANSPOSED, AtSize, Measurement, Verdict
@@ -28,7 +36,7 @@ from tests.measure.planted_kernels import TARGET, artifact, candidate, workload
 
 def measurer_of_planted():
     threads = torch.get_num_threads()
-    measurer = Measurer(MeasureSetup(target=TARGET, load="tests.measure.planted_kernels:load"))
+    measurer = TimingHandler(MeasureSetup(target=TARGET, load="tests.measure.planted_kernels:load"))
     torch.set_num_threads(threads)  # it has set them for its process, which here is that of all tests
     return measurer
 
@@ -36,7 +44,7 @@ def measurer_of_planted():
 @pytest.fixture(scope="module")
 def measurer():
     measurer = measurer_of_planted()
-    measurer(Prepare(workload=workload(), finalists=True))
+    measurer(PrepareRequest(workload=workload(), finalists=True))
     return measurer
 
 
@@ -52,8 +60,12 @@ def test_finalists_of_a_strided_dgrad_are_timed_beside_another_op_of_pytorch(pas
 def found(measurer, fault, of=None):
     """Where the fault is found, and how; None if it is confirmed."""
     built = artifact(candidate(fault, of=of))
-    stages = {stage: Time(artifacts=(built,), stage=stage) for stage in ("trial", "final")}
-    for stage, request in (("trial", stages["trial"]), ("check", Check(finalist=built)), ("final", stages["final"])):
+    stages = {stage: TimeRequest(artifacts=(built,), stage=stage) for stage in ("trial", "final")}
+    for stage, request in (
+        ("trial", stages["trial"]),
+        ("check", CheckRequest(finalist=built)),
+        ("final", stages["final"]),
+    ):
         measured = measurer(request)
         for verdict in (measured.verdict, *(tried.verdict for tried in measured.each)):
             if verdict is not None and not verdict.right:
@@ -101,7 +113,7 @@ def test_a_fault_off_what_is_usual_is_found(measurer, fault, batch, threads, wor
 
 def test_what_goes_wrong_while_it_is_timed_is_found_after_it(measurer):
     good, bad = (artifact(candidate(fault)) for fault in ("none", "wrong when timed for long"))
-    first, second, third = measurer(Time(artifacts=(good, bad, good), stage="final")).each
+    first, second, third = measurer(TimeRequest(artifacts=(good, bad, good), stage="final")).each
     assert first.verdict.right and third.verdict.right and first.times and third.times
     assert not second.verdict.right and second.verdict.reason.endswith("(after it was timed)") and not second.times
 
@@ -114,8 +126,8 @@ def test_what_goes_wrong_while_it_is_timed_is_found_after_it(measurer):
 def test_a_right_kernel_is_confirmed(pass_, changes):
     of = workload(**changes).for_pass(pass_)
     measurer = measurer_of_planted()
-    measurer(Prepare(workload=of, finalists=True))
-    verdict = measurer(Check(finalist=artifact(candidate(of=of)))).verdict
+    measurer(PrepareRequest(workload=of, finalists=True))
+    verdict = measurer(CheckRequest(finalist=artifact(candidate(of=of)))).verdict
     assert verdict.right and 0 < verdict.max_error <= verdict.allowed_error < 1e-3  # on data that rounds
 
 
@@ -125,13 +137,13 @@ def test_a_race_loads_what_is_not_lined_up_and_its_winner_once(monkeypatch):
     usual = measurer._load
     monkeypatch.setattr(measurer, "_load", lambda built: loaded.append(built.candidate) or usual(built))
     first, second = artifact(candidate()), artifact(candidate(order=1))
-    measurer(Check(line_up=(first,)))
-    timed = measurer(Time(artifacts=(first, second), stage="race"))
+    measurer(CheckRequest(line_up=(first,)))
+    timed = measurer(TimeRequest(artifacts=(first, second), stage="race"))
     assert [tried.verdict.right and len(tried.times) for tried in timed.each] == [1, 1]
-    assert measurer(Check(finalist=first)).verdict.right
+    assert measurer(CheckRequest(finalist=first)).verdict.right
     assert loaded == [first.candidate, second.candidate]
-    measurer(Check(line_up=(artifact(candidate(of=workload("dgrad"))),)))
-    measurer(Check(finalist=first))
+    measurer(CheckRequest(line_up=(artifact(candidate(of=workload("dgrad"))),)))
+    measurer(CheckRequest(finalist=first))
     assert loaded.count(first.candidate) == 2, "another workload took its place"
 
 
@@ -141,7 +153,7 @@ def test_the_short_way_of_calls_is_compiled_for_the_cpu_alone(target, expected, 
     monkeypatch.setattr(native, "native", lambda **options: asked.append("compiled"))
     monkeypatch.setattr(native, "leave_out", lambda reason: asked.append("left out"))
     monkeypatch.setattr("dwconv.measure.clock.device.leave_default_stream", lambda: None)
-    Measurer(MeasureSetup(target=parse_target(target)))
+    TimingHandler(MeasureSetup(target=parse_target(target)))
     assert asked == expected
 
 
@@ -159,11 +171,11 @@ def test_an_error_that_broke_the_context_is_distinguished_from_others(monkeypatc
 
     monkeypatch.setattr(torch.cuda, "synchronize", synchronize)
     measurer = measurer_of_planted()
-    measurer(Prepare(workload=workload()))
+    measurer(PrepareRequest(workload=workload()))
     monkeypatch.setattr(measurer, "_target", parse_target("cuda:sm_90"))
     monkeypatch.setattr(measurer, "_load", load)
     with pytest.raises(raised, match="LLVM cannot load it"):
-        measurer(Check(finalist=artifact(candidate())))
+        measurer(CheckRequest(finalist=artifact(candidate())))
     assert synchronized
 
 
@@ -254,32 +266,32 @@ RIGHT, WRONG = (Verdict(right=right, max_error=0.0, allowed_error=0.0) for right
 TIME = Measurement(median_us=1.0, spread_us=0.0, rounds=3)
 TIMED = AtSize(input_size=(9, 7), measurement=TIME, providers={"onednn-nhwc": TIME})
 TRIED, REFUSED = Tried(verdict=RIGHT, times=(TIMED,)), Tried(verdict=WRONG)
-TRIAL, FINAL = Time(artifacts=(GOOD,), stage="trial"), Time(artifacts=(GOOD, GOOD), stage="final")
+TRIAL, FINAL = TimeRequest(artifacts=(GOOD,), stage="trial"), TimeRequest(artifacts=(GOOD, GOOD), stage="final")
 
 
 @pytest.mark.parametrize(
     ("request_", "answer", "fits"),
     [
-        (Prepare(workload=workload()), Measured(), True),
-        (TRIAL, Measured(each=(TRIED,)), True),
-        (TRIAL, Measured(each=(REFUSED,)), True),
-        (FINAL, Measured(each=(TRIED, REFUSED)), True),
-        (Check(finalist=GOOD), Measured(verdict=RIGHT), True),
-        (Check(line_up=(GOOD,)), Measured(), True),
+        (PrepareRequest(workload=workload()), MeasureAnswer(), True),
+        (TRIAL, MeasureAnswer(each=(TRIED,)), True),
+        (TRIAL, MeasureAnswer(each=(REFUSED,)), True),
+        (FINAL, MeasureAnswer(each=(TRIED, REFUSED)), True),
+        (CheckRequest(finalist=GOOD), MeasureAnswer(verdict=RIGHT), True),
+        (CheckRequest(line_up=(GOOD,)), MeasureAnswer(), True),
         (TRIAL, RIGHT, False),
-        (TRIAL, Measured(verdict=RIGHT), False),
-        (TRIAL, Measured(each=(Tried(verdict=RIGHT),)), False),
-        (FINAL, Measured(each=(TRIED,)), False),
+        (TRIAL, MeasureAnswer(verdict=RIGHT), False),
+        (TRIAL, MeasureAnswer(each=(Tried(verdict=RIGHT),)), False),
+        (FINAL, MeasureAnswer(each=(TRIED,)), False),
         (TRIAL, None, False),
-        (TRIAL, Measured(each=(dataclasses.replace(REFUSED, times=(TIMED,)),)), False),
-        (TRIAL, Measured(each=(dataclasses.replace(TRIED, times=(TIMED, TIMED)),)), False),
+        (TRIAL, MeasureAnswer(each=(dataclasses.replace(REFUSED, times=(TIMED,)),)), False),
+        (TRIAL, MeasureAnswer(each=(dataclasses.replace(TRIED, times=(TIMED, TIMED)),)), False),
         (
             TRIAL,
-            Measured(each=(dataclasses.replace(TRIED, times=(dataclasses.replace(TIMED, input_size=(9, 8)),)),)),
+            MeasureAnswer(each=(dataclasses.replace(TRIED, times=(dataclasses.replace(TIMED, input_size=(9, 8)),)),)),
             False,
         ),
-        (Check(finalist=GOOD, line_up=(GOOD,)), Measured(), False),
-        (Check(finalist=GOOD), Measured(verdict=RIGHT, each=(TRIED,)), False),
+        (CheckRequest(finalist=GOOD, line_up=(GOOD,)), MeasureAnswer(), False),
+        (CheckRequest(finalist=GOOD), MeasureAnswer(verdict=RIGHT, each=(TRIED,)), False),
     ],
 )
 def test_the_measuring_worker_answers_what_was_requested(request_, answer, fits):
@@ -305,4 +317,4 @@ def test_a_time_that_is_none_is_no_answer(wrong, of):
     taken = dataclasses.replace(TIME, **wrong)
     changed = {"measurement": taken} if of == "the kernel" else {"providers": {"onednn-nhwc": taken}}
     timed = dataclasses.replace(TIMED, **changed)
-    assert misfit_of_answer(TRIAL, Measured(each=(Tried(verdict=RIGHT, times=(timed,)),))) == "times that are none"
+    assert misfit_of_answer(TRIAL, MeasureAnswer(each=(Tried(verdict=RIGHT, times=(timed,)),))) == "times that are none"

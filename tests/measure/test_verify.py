@@ -15,13 +15,13 @@ import torch
 from dwconv.errors import BuildError
 from dwconv.kernels import build
 from dwconv.kernels.kernel import AnySize, Kernel
-from dwconv.measure.requests import Check, MeasureSetup, Time
+from dwconv.measure.requests import CheckRequest, MeasureSetup, TimeRequest
 from dwconv.measure.runner import LocalRunner
-from dwconv.measure.timing_worker import Measurer
+from dwconv.measure.timing_worker import TimingHandler
 from dwconv.measure.verify.cases import batches_of_finalists, cases_of_finalists, fresh_case, make_case
 from dwconv.measure.verify.cases import judge as judge_numbers
 from dwconv.measure.verify.verify import verify, verify_finalist
-from dwconv.problems.reference import Answer, repeated
+from dwconv.problems.right_answers import Answer, repeated
 from dwconv.problems.target import cpu_target
 from dwconv.records.record import Status
 from dwconv.schedules.template import Candidate, templates_for
@@ -139,7 +139,7 @@ NOT_FOUND = {
     "in every 1000th run",
     "-0 lost",
 }
-"""One batch size or number of threads among many; a start that no vector load tells from 16; what timing finds at best;
+"""One batch size or number of threads among many; a start that vector loads take for 16; what timing finds at best;
 and a sign that PyTorch's own op loses."""
 FOUND = [fault for fault in (*WHEN, *HOW, *OF_WGRAD) if fault not in NOT_FOUND]
 QUICK = FOUND[::6]
@@ -340,9 +340,9 @@ def test_a_kernel_that_is_wrong_at_another_size_is_refused(of_any_size, monkeypa
         return usual(self, size)
 
     monkeypatch.setattr(AnySize, "at", at)
-    measurer = Measurer(MeasureSetup(target=cpu_target(threads=2), compiles_calls=False))
-    (trial,) = measurer(Time(artifacts=(of_any_size,), stage="trial")).each
-    check = measurer(Check(finalist=of_any_size))
+    measurer = TimingHandler(MeasureSetup(target=cpu_target(threads=2), compiles_calls=False))
+    (trial,) = measurer(TimeRequest(artifacts=(of_any_size,), stage="trial")).each
+    check = measurer(CheckRequest(finalist=of_any_size))
     assert trial.verdict.right == (wrong_at == "odd")
     assert not check.verdict.right and check.verdict.reason.startswith("not written")
     assert "at 12×5" in check.verdict.reason or wrong_at == "odd"

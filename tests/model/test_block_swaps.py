@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import dwconv
-from dwconv.call import loaded
+from dwconv.call import process_kernels
 from dwconv.discovery import discover
 from dwconv.dispatch.advantage import CALL_US
 from dwconv.errors import InvalidChoice, InvalidWorkload
@@ -207,7 +207,7 @@ def test_kernels_of_any_size_run_every_other_size(logs, monkeypatch):
         torch.testing.assert_close(one, parts, rtol=1e-4, atol=1e-4)
         one.sum().backward()
         assert ran()[1] == number + 1
-        monkeypatch.setattr(loaded, "load", None)
+        monkeypatch.setattr(process_kernels, "load", None)
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::torch.jit.TracerWarning")

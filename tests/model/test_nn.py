@@ -132,7 +132,7 @@ def test_a_layer_stays_the_object_it_is(logs):
 
 @pytest.mark.parametrize("layout", ["nchw", "nhwc"])
 def test_training_goes_as_before(logs, layout):
-    """The same losses, step by step, through kernels with stride, multiplier and bias, or PyTorch's where untuned."""
+    """Losses are equal, step by step, through kernels with stride, multiplier and bias, or PyTorch's where untuned."""
     plant_tiny_net(logs, layout=layout)
     torch.manual_seed(0)
     model = TinyNet()
@@ -150,7 +150,7 @@ def test_training_goes_as_before(logs, layout):
 @pytest.mark.parametrize("padding_mode", ["zeros", "reflect"])
 @pytest.mark.parametrize("pytorchs", [nn.Conv1d, nn.Conv2d, nn.Conv3d])
 def test_groups_and_weight_may_change_after(logs, pytorchs, padding_mode):
-    """As who prunes does, in whole channels or to fewer groups: it is what PyTorch's layer is."""
+    """As pruning does, in whole channels or to fewer groups: it is what PyTorch's layer is."""
     torch._dynamo.reset()
     axes = int(pytorchs.__name__[4])
     twins = [pytorchs(8, 8, 3, padding=2, groups=8, padding_mode=padding_mode)]
@@ -232,7 +232,7 @@ def test_a_video_network_trains_on_3d_kernels(logs, layout):
 
 @pytest.fixture
 def races(monkeypatch):
-    """What was asked of the race; it wins everything."""
+    """What the race was started with; it wins everything."""
     asked = []
 
     def race_for(counts, *, seconds, state):

@@ -209,7 +209,7 @@ def test_so_can_one_of_a_users_own_class(planted):
     assert type(only(parametrised)).__bases__[0](8, 4, 1)(X).shape == (2, 4, 9, 7)
 
 
-# -- classes that want to know of their subclasses ---------------------------------------------------------------------
+# -- classes that register their subclasses ----------------------------------------------------------------------------
 
 
 class Registry(type):

@@ -25,7 +25,7 @@ def extension(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, extension: Path) -> Iterator[StubCompiler]:
-    """In use, with a cache that starts empty, in a process that has not asked for the extension yet."""
+    """In use, with a cache that starts empty, in a process that has not loaded the extension yet."""
     stub = StubCompiler(tmp_path, extension)
     monkeypatch.setenv("CXX", str(stub.path))
     monkeypatch.delenv("DWCONV_NATIVE", raising=False)

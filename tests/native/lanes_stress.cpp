@@ -39,7 +39,7 @@ Graph drawn(std::mt19937& draw, int lanes) {
   return graph;
 }
 
-// The same for lanes that take what is ready. Every third task moves memory. Lanes have one, two, one, … threads, and
+// Lanes that take what is ready. Every third task moves memory. Lanes have one, two, one, … threads, and
 // tasks no more than the lane that they were drawn for; together lanes may have more threads than there are cores.
 Ready ready(const Graph& graph) {
   Ready made{.readers = std::vector<std::vector<int>>(kTasks), .needs = std::vector<int>(kTasks), .limit = 30};

@@ -1,4 +1,4 @@
-// The queue of ready tasks, asked by one thread for several lanes: which task each of them begins.
+// The queue of ready tasks, read by one thread for several lanes: which task each of them begins.
 #include "../../dwconv/native/ready.h"
 
 #include <cstdio>

@@ -117,7 +117,7 @@ def test_calls_do_not_block_while_another_thread_loads_it(compiler: StubCompiler
     ],
     ids=["killed", "nothing made", "an error", "no library of Python"],
 )
-def test_a_failure_is_told_once_and_not_repeated_at_once(
+def test_a_failure_is_logged_once_and_not_repeated_at_once(
     compiler: StubCompiler, monkeypatch: pytest.MonkeyPatch, does: str, told: str
 ) -> None:
     """In the thread of a call, not in the one that compiles."""
@@ -231,7 +231,7 @@ def test_a_pytorch_for_cuda_says_nothing_of_a_gpu_that_is_not_here(compiler: Stu
 def test_no_program_of_the_working_directory_is_run(
     compiler: StubCompiler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, entry: str
 ) -> None:
-    """As where PATH has an empty entry, by a colon too many: what lies in a folder of data may be anybody's."""
+    """As where PATH has an empty entry, by a colon too many: what lies in a folder of data may come from anywhere."""
     data, tools = tmp_path / "data", tmp_path / "tools"
     planted = data / entry
     planted.mkdir(parents=True)
@@ -253,7 +253,7 @@ def test_no_program_of_the_working_directory_is_run(
 
 # -- several processes -------------------------------------------------------------------------------------------------
 
-# Each process is forked from one that has imported PyTorch, and has asked for nothing yet.
+# Each process is forked from one that has imported PyTorch, and has loaded nothing yet.
 ENDS = """
 import os, signal, sys, time
 import torch.utils.cpp_extension

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dwconv import settings
-from dwconv.packs.make import MadePack, make_pack
+from dwconv.packs.write_pack import MadePack, make_pack
 from dwconv.problems.target import cpu_target
 from dwconv.problems.workload import BLOCK_PASSES, PASSES
 from dwconv.records.database import Database

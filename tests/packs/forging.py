@@ -18,7 +18,7 @@ from dwconv.kernels.manifest import MANIFEST, File, Manifest, decode, encode
 
 
 def forge(pack: Path, change: Callable[[Manifest], Manifest], *, seal: bool = True) -> None:
-    """Change the manifest; with a digest that fits it, as who makes packs can."""
+    """Change the manifest; with a digest that fits it, as can be made of any pack."""
     manifest = change(decode((pack / MANIFEST).read_bytes()))
     (pack / MANIFEST).write_bytes(encode(manifest.sealed() if seal else manifest))
 

@@ -14,19 +14,19 @@ from torch.nn import functional as F
 
 import dwconv
 from dwconv import native, settings
-from dwconv.call import loaded
+from dwconv.call import process_kernels
 from dwconv.dispatch import decide, loaded_packs
 from dwconv.errors import DwconvWarning
 from dwconv.kernels import base_pack, cache, pack_files
 from dwconv.kernels.manifest import MANIFEST
-from dwconv.packs.make import make_base_pack
+from dwconv.packs.write_pack import make_base_pack
 from dwconv.problems.target import FORCED_VECTOR_SETS, cpu_target
 from dwconv.problems.workload import PASSES, Workload
 from dwconv.records.database import Database
 from dwconv.records.log import TuningLog
 from dwconv.schedules.template import Candidate
 from dwconv.system import cpu_facts
-from dwconv.tuner.race import RaceState
+from dwconv.tuner.race_state import RaceState
 from dwconv.untuned import every_layer
 from tests import planted_records
 from tests.packs.clean import run_clean
@@ -53,8 +53,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         return is_plain and not workload.bias and usual(workload)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("dwconv.packs.make.BASE", folder)
-        patch.setattr("dwconv.packs.make.is_usual", few)
+        patch.setattr("dwconv.packs.write_pack.BASE", folder)
+        patch.setattr("dwconv.packs.write_pack.is_usual", few)
         pack = make_base_pack(SETS[0], taps=[3])
         assert make_base_pack(SETS[0], taps=[3]).manifest.kernels == pack.manifest.kernels, "in the place of the first"
     assert pack.manifest.native is None and pack.folder == folder / SETS[0]
@@ -241,8 +241,8 @@ def test_a_wrong_kernel_is_found_at_first_use(base, monkeypatch):
 
     monkeypatch.setattr(base_pack, "artifact_in", wrong)
     candidate = Candidate(LAYER.with_any_size(), first.config)
-    kernel = loaded.load(candidate, cpu_target(), torch.device("cpu"))
-    assert "wrong results" in loaded.fault_in(kernel, cpu_target(), torch.device("cpu"))
+    kernel = process_kernels.load(candidate, cpu_target(), torch.device("cpu"))
+    assert "wrong results" in process_kernels.fault_in(kernel, cpu_target(), torch.device("cpu"))
 
 
 PROCESS = """

@@ -46,7 +46,7 @@ torch.save([each.detach() for each in results], {results!r})
 
 
 def numbers_here(planted_log: Path, logs: Path) -> list[torch.Tensor]:
-    """The same step with kernels that are built here."""
+    """What the step gives with kernels that are built here."""
     (logs / "log.jsonl").write_bytes(planted_log.read_bytes())
     dwconv.reset()
     names = {"torch": torch, "dwconv": dwconv}

@@ -16,7 +16,7 @@ from dwconv import settings
 from dwconv.call.call_plan import plans
 from dwconv.errors import BuildError, DwconvWarning
 from dwconv.kernels.artifact import Artifact
-from dwconv.packs.make import counted, make_pack_for_every_layer
+from dwconv.packs.write_pack import counted, make_pack_for_every_layer
 from dwconv.problems.target import FORCED_VECTOR_SETS, parse_target, target_of_vector_set
 from dwconv.problems.workload import LAYOUTS, PASSES, Workload
 from dwconv.schedules.space import Config

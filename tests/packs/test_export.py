@@ -13,10 +13,10 @@ from dwconv.errors import BuildError
 from dwconv.kernels import entry
 from dwconv.kernels.artifact import Artifact
 from dwconv.kernels.manifest import MANIFEST, decode
-from dwconv.packs import make
-from dwconv.packs.load import load_pack
-from dwconv.packs.make import make_pack
+from dwconv.packs import write_pack
 from dwconv.packs.pack_choice import choose
+from dwconv.packs.read_pack import load_pack
+from dwconv.packs.write_pack import make_pack
 from dwconv.problems.target import cpu_target, parse_target
 from dwconv.problems.workload import BLOCK_PASSES, PASSES
 from dwconv.records.database import Database
@@ -144,7 +144,7 @@ def test_a_pack_for_a_gpu_that_is_not_here(tmp_path, capsys):
     assert (manifest.made_for.arch, manifest.made_for.measured) == ("sm_90", False)
     layer = ("--shape", "2,8,12,12", "--kernel", 3)
     assert run("--target", target, "--log", tmp_path / "log.jsonl", *layer, "-o", tmp_path / "of_a_layer") == 0
-    assert "note: 2 of the passes have no deciding record" in capsys.readouterr().err, "nobody lacks both in one kernel"
+    assert "note: 2 of the passes have no deciding record" in capsys.readouterr().err, "none lacks both in one kernel"
 
 
 # -- bad input -------------------------------------------------------------------------------------------------------
@@ -186,7 +186,7 @@ def test_a_folder_that_is_there_stays_as_it_is(capsys, tmp_path, planted_log):
 
 def test_without_a_compiler_nothing_is_left_behind(capsys, tmp_path, planted_log, monkeypatch):
     monkeypatch.setenv("CXX", "no-such-compiler")
-    monkeypatch.setattr(make, "build_cached", None)  # it is said before kernels are built, which takes minutes
+    monkeypatch.setattr(write_pack, "build_cached", None)  # it is said before kernels are built, which takes minutes
     line = error_of(capsys, *SHAPE, "--log", planted_log, "-o", tmp_path / "pack")
     assert f"linked by a C++ compiler, and there is no {settings.linker()}" in line
     assert list(tmp_path.iterdir()) == []
@@ -208,7 +208,7 @@ class _Unsteady:
 def test_a_kernel_that_gives_other_bits_once_linked_ends_it_and_nothing_is_left_behind(
     made, planted_log, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(make, "Kernel", _Unsteady)
+    monkeypatch.setattr(write_pack, "Kernel", _Unsteady)
     with pytest.raises(BuildError, match="the linked kernel computes something else than the one that was tuned"):
         make_pack([SMALL], cpu_target(), folder=tmp_path / "pack", known=Database.load([planted_log]))
     assert list(tmp_path.iterdir()) == []

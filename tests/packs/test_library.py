@@ -17,7 +17,7 @@ from dwconv.kernels.artifact import Artifact
 from dwconv.kernels.cache import build_cached
 from dwconv.kernels.kernel import Kernel
 from dwconv.kernels.library import shared_library
-from dwconv.kernels.load import load_library
+from dwconv.kernels.load_cpu import load_library
 from dwconv.problems.target import cpu_target
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import Candidate, template
@@ -43,7 +43,7 @@ def artifact_of(pass_: str, **knobs: int | str) -> Artifact:
 
 @pytest.mark.parametrize(("pass_", "knobs"), [("fprop", {"stage": "scratch"}), ("dgrad", {}), ("wgrad", {})])
 def test_a_linked_kernel_gives_the_same_bits(pass_, knobs):
-    """Kernels that stage in scratch memory ask TVM's runtime for it, all others for threads alone."""
+    """Kernels that stage in scratch memory take it from TVM's runtime, all others threads alone."""
     artifact = artifact_of(pass_, **knobs)
     library = shared_library(artifact)
     workload = artifact.candidate.workload
@@ -53,7 +53,7 @@ def test_a_linked_kernel_gives_the_same_bits(pass_, knobs):
     assert torch.isfinite(linked(*inputs)).all() and linked(*inputs).abs().max() > 0
 
 
-def test_a_symbol_of_the_runtime_that_nobody_brings_is_refused():
+def test_a_symbol_of_the_runtime_that_nothing_brings_is_refused():
     """Else it would be null, and be called."""
     artifact = artifact_of("dgrad")
     pointer = "@__TVMBackendSomethingNew = linkonce dllexport local_unnamed_addr global ptr null, align 8\n"
@@ -61,7 +61,7 @@ def test_a_symbol_of_the_runtime_that_nobody_brings_is_refused():
         shared_library(dataclasses.replace(artifact, source=artifact.source + pointer))
 
 
-def test_without_a_linker_the_error_says_who_needs_one(monkeypatch):
+def test_without_a_linker_the_error_says_what_needs_one(monkeypatch):
     monkeypatch.setenv("CXX", "no-such-compiler")
     with pytest.raises(BrokenInstallation, match=r"no no-such-compiler; install one.*loading the pack needs none"):
         shared_library(artifact_of("dgrad"))

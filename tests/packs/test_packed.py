@@ -1,4 +1,4 @@
-"""What loaded packs have brought, and which of them is asked first."""
+"""What loaded packs have brought, and which of them comes first."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import torch
 from torch.nn import functional as F
 
 from dwconv import settings
-from dwconv.call import loaded
+from dwconv.call import process_kernels
 from dwconv.dispatch import decide, loaded_packs, of_problem
 from dwconv.dispatch.kernel_state import KernelState
 from dwconv.dispatch.loaded_packs import PackedKernels
 from dwconv.kernels import cache, compiled_for
 from dwconv.kernels.artifact import Argument, Artifact, Extent
-from dwconv.kernels.load import can_load_libraries
+from dwconv.kernels.load_cpu import can_load_libraries
 from dwconv.problems.block import Block
 from dwconv.problems.problem import Problem
 from dwconv.problems.target import (
@@ -85,7 +85,7 @@ def test_the_pack_that_was_loaded_last_goes_first_also_if_it_was_loaded_before()
     assert loaded_packs.logs() == [Path("one/records.jsonl"), Path("other/records.jsonl")]
 
 
-def test_of_kernels_that_nobody_measured_the_one_for_the_nearest_batch_size_runs():
+def test_of_unmeasured_kernels_the_one_for_the_nearest_batch_size_runs():
     other = planted_records.workload_of(shape=(8, 8, 9, 9))
     add("measured", at_batch(8))
     assert loaded_packs.unmeasured(at_batch(8), CPU) is None
@@ -95,7 +95,7 @@ def test_of_kernels_that_nobody_measured_the_one_for_the_nearest_batch_size_runs
     assert loaded_packs.unmeasured(planted_records.workload_of(shape=(8, 8, 12, 12)), CPU) is None
 
 
-def test_one_that_cannot_be_loaded_is_not_asked_again():
+def test_one_that_cannot_be_loaded_is_not_tried_again():
     target = cpu_target()
     add("computed", WORKLOAD, device=target.device, measured=False)
     assert decide.decide(WORKLOAD, "cpu").provider == "dwconv"
@@ -185,7 +185,7 @@ def test_a_kernel_that_a_race_has_built_for_every_layer_runs_layers_of_other_cha
         candidate = Candidate(layer.with_any_size(), kernels[0].config)
         artifact = loaded_packs.artifact_of(candidate, target)
         assert artifact is not None and artifact.candidate == candidate
-        kernel = loaded.load(candidate, target, torch.device("cpu"))
+        kernel = process_kernels.load(candidate, target, torch.device("cpu"))
         for size in (layer.input_size, (9, 20)):
             x = torch.randn(3, layer.channels, *size).to(memory_format=torch.channels_last)
             w = torch.randn(layer.channels, 1, 3, 3)

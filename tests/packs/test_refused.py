@@ -17,7 +17,7 @@ import dwconv
 from dwconv.dispatch import loaded_packs
 from dwconv.errors import PackError
 from dwconv.kernels.manifest import MANIFEST, Manifest, decode
-from dwconv.packs import load
+from dwconv.packs import read_pack
 from dwconv.problems.target import cpu_target, parse_target
 from dwconv.system import cpu_facts, versions
 from tests import planted_records
@@ -99,7 +99,7 @@ def test_no_file_outside_of_the_pack_is_read(pack, path):
     refused(pack, "its manifest is damaged: .*matching regex")
 
 
-def test_another_pack_than_the_one_that_was_asked_for_is_refused(pack, made):
+def test_another_pack_than_the_one_that_was_named_is_refused(pack, made):
     assert dwconv.load_pack(pack, sha256=made.manifest.sha256).sha256 == made.manifest.sha256
     dwconv.load_pack(pack, sha256=made.manifest.sha256.upper())
     loaded_packs.forget()
@@ -184,7 +184,7 @@ def test_what_is_no_manifest_is_refused(pack, text):
     refused(pack, "its manifest is damaged")
 
 
-def test_a_manifest_with_a_field_that_nobody_knows_is_refused(pack):
+def test_a_manifest_with_an_unknown_field_is_refused(pack):
     """It may say what must not be left out."""
     manifest = (pack / MANIFEST).read_bytes()
     (pack / MANIFEST).write_bytes(manifest.replace(b"{", b'{"needs_more": 1,', 1))
@@ -223,7 +223,7 @@ def test_on_a_gpu_another_gpus_pack_is_refused_and_computed_costs_hold_for_its_a
     pack, monkeypatch, arch, device, measured, words
 ):
     gpu = dataclasses.replace(parse_target("cuda:sm_90"), device="gpu", present=True)
-    monkeypatch.setattr(load, "cuda_target", lambda: gpu)
+    monkeypatch.setattr(read_pack, "cuda_target", lambda: gpu)
     forge(pack, made_for(kind="cuda", arch=arch, device=device, measured=measured))
     refused(pack, words, unmeasured=True)
 
@@ -236,14 +236,14 @@ def brings_native(pack: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A pack with C++ of calls, in a process that has none."""
     if decode((pack / MANIFEST).read_bytes()).native is None:
         pytest.skip("nothing compiles the C++ of calls here")
-    monkeypatch.setattr(load.native, "module", None)
+    monkeypatch.setattr(read_pack.native, "module", None)
 
 
 @pytest.mark.usefixtures("brings_native")
 @pytest.mark.parametrize(("name", "word"), [("torch", "PyTorch"), ("python", "Python"), ("sources", "sources")])
 def test_the_cpp_of_calls_for_another_version_is_left_out(pack, monkeypatch, name, word):
-    here = load.bound_to()
-    monkeypatch.setattr(load, "bound_to", lambda: {**here, name: "9.9.9"})
+    here = read_pack.bound_to()
+    monkeypatch.setattr(read_pack, "bound_to", lambda: {**here, name: "9.9.9"})
     loaded = dwconv.load_pack(pack)
     assert loaded.without_native == f"its C++ of calls was compiled for {word} {here[name]}, here is 9.9.9"
     assert "calls go through Python" in str(loaded)
@@ -254,6 +254,6 @@ def test_cpp_of_calls_that_cannot_be_loaded_is_left_out(pack, monkeypatch):
     def take(content: bytes) -> None:
         raise ImportError("no such symbol")
 
-    monkeypatch.setattr(load.native, "take", take)
+    monkeypatch.setattr(read_pack.native, "take", take)
     assert dwconv.load_pack(pack).without_native == "its C++ of calls cannot be loaded: no such symbol"
     assert loaded_packs.records()

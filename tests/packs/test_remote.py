@@ -1,4 +1,4 @@
-"""Packs at a URL: pinned by a digest, and code only of who is trusted."""
+"""Packs at a URL: pinned by a digest, and code only from trusted places."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ def fresh() -> Net:
 
 
 def batches() -> list[tuple[Tensor, Tensor]]:
-    """The same in every process."""
+    """Batches, equal in every process."""
     numbers = torch.Generator().manual_seed(4)
     return [
         (torch.randn(BATCH, 3, 9, 7, generator=numbers), torch.randint(0, 5, (BATCH,), generator=numbers))
@@ -107,7 +107,7 @@ def train(rank: Rank, folder: Path) -> dict[str, object]:
 
 
 def passes_of_a_step(*, frozen: bool, rank: Rank) -> Counter[str]:
-    """Tuned kernels that run in a step of the converted model; with its depthwise layers frozen, if asked for."""
+    """Tuned kernels that run in a step of the converted model; with ``frozen``, its depthwise layers are."""
     calls: Counter[str] = Counter()
     with pytest.MonkeyPatch.context() as patched:
         for name in ("fprop", "dgrad", "wgrad", "wgrad_bias"):

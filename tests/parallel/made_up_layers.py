@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 from itertools import pairwise
 
-from dwconv.parallel.planning.plan import FREE_LINK, LayerCost, Link, Plan, Stage
+from dwconv.parallel.planning.pipeline_plan import FREE_LINK, LayerCost, Link, Plan, Stage
 
 _US = {"forward_us": 100.0, "dgrad_us": 100.0, "wgrad_us": 100.0}
 _BYTES = {"output_bytes": 1000, "saved_bytes": 500, "parameter_bytes": 40}

@@ -144,7 +144,7 @@ def _serve(rank: int, world: int, port: int, pipe: Connection, environment: dict
         function, args = pipe.recv()
         try:
             answer = function(*args), None
-        except Exception:  # noqa: BLE001  told to the test
+        except Exception:  # noqa: BLE001  raised in the test
             answer = None, traceback.format_exc()
         for group in list(distributed_c10d._world.pg_map):  # each has threads that take a core's time without work
             if group is not dist.group.WORLD:

@@ -15,9 +15,9 @@ from dwconv.errors import InvalidChoice
 from dwconv.parallel import Communication, data_parallel, joining
 from dwconv.parallel.data import choose_way as choosing
 from dwconv.parallel.data import replicas
-from dwconv.parallel.data.candidates import candidates
 from dwconv.parallel.data.choose_way import Contest, choose, take_turns
 from dwconv.parallel.data.ways import CommunicationReport
+from dwconv.parallel.data.ways_to_try import worth_trying
 from dwconv.parallel.joining import TimeLimit
 from tests.parallel.jobs import Net
 from tests.parallel.ranks import needs_gloo
@@ -89,7 +89,7 @@ def test_the_fastest_is_chosen_of_all_that_was_allowed(monkeypatch, group, colle
     assert report.local_us == pytest.approx(10_000)
     assert "3.00 ms a step less than" in report.reason
     tried = {row.communication for row in report.rows}
-    assert tried == {way for ways in candidates(2.1, world=1, compression="") for way in ways}
+    assert tried == {way for ways in worth_trying(2.1, world=1, compression="") for way in ways}
     (row,) = (row for row in report.rows if row.communication == fastest)
     assert row.exposed_us == pytest.approx(1000)
     assert not any(way.compression for way in tried) and not report.left
@@ -159,7 +159,7 @@ def test_what_there_is_no_time_for_is_named(monkeypatch, group):
     report = report_by(monkeypatch, group, lambda name, number: LOCAL_S, seconds=1e-9)
     first = [Communication(), Communication(collective="after-backward")]
     assert [row.communication for row in report.rows] == first
-    assert {*first, *report.left} == {way for ways in candidates(2.1, world=1, compression="") for way in ways}
+    assert {*first, *report.left} == {way for ways in worth_trying(2.1, world=1, compression="") for way in ways}
     assert "not measured, since time was up: buckets of 1 MiB; buckets of 3 MiB; redundant, buckets" in str(report)
 
 
@@ -205,7 +205,7 @@ def test_on_a_slow_link_it_takes_no_longer_than_it_may(monkeypatch, group, compr
     assert str(report.chosen) == chosen and said in report.reason
     assert spent_s <= 1.2 * seconds
     measured = {row.communication for row in report.rows}
-    every = {way for ways in candidates(2.1, world=1, compression=compression) for way in ways}
+    every = {way for ways in worth_trying(2.1, world=1, compression=compression) for way in ways}
     assert measured.isdisjoint(report.left) and measured | {*report.left, Communication()} == every
 
 
@@ -227,7 +227,7 @@ def test_no_step_begins_once_the_time_is_up(monkeypatch, group, compression, qui
     report, spent_s = chosen_on_a_clock(monkeypatch, group, seconds_of, compression=compression, seconds=60)
     assert spent_s < 60 + 2 * slow_s
     measured = {row.communication for row in report.rows}
-    every = {way for ways in candidates(2.1, world=1, compression=compression) for way in ways}
+    every = {way for ways in worth_trying(2.1, world=1, compression=compression) for way in ways}
     assert measured.isdisjoint(report.left) and measured | {*report.left, Communication()} == every
     assert not measured or report.rows[0].communication == Communication()
     if not report.finals or min(row.rounds for row in report.finals) < 3:
@@ -273,7 +273,7 @@ def test_nothing_of_a_measurement_stays_on_the_model(monkeypatch, group):
 
 def test_candidates_suit_the_size_of_the_gradients_and_the_ranks():
     for megabytes, sizes in ((0.5, [None]), (8.5, [None, 1, 5, 9]), (54.4, [None, 1, 5, 25, 55])):
-        by_size = candidates(megabytes, world=2, compression="")
+        by_size = worth_trying(megabytes, world=2, compression="")
         assert [ways[0].bucket_mb for ways in by_size] == sizes
         assert all("redundant" in [way.collective for way in ways] for ways in by_size)
         assert [way.collective for ways in by_size for way in ways].count("after-backward") == 1
@@ -281,11 +281,11 @@ def test_candidates_suit_the_size_of_the_gradients_and_the_ranks():
         (0.5, [None]),
         (8.5, [1]),
     ):  # others would send more than an all-reduce, for one round less
-        of_four = candidates(megabytes, world=4, compression="")
+        of_four = worth_trying(megabytes, world=4, compression="")
         assert [way.bucket_mb for ways in of_four for way in ways if way.collective == "redundant"] == sizes
-    assert all(ways[1].compressed for ways in candidates(8.5, world=2, compression="bfloat16"))
-    assert not any(way.powersgd_rank for ways in candidates(8.5, world=2, compression="bfloat16") for way in ways)
-    assert all(ways[2].powersgd_rank for ways in candidates(8.5, world=2, compression="powersgd"))
+    assert all(ways[1].compressed for ways in worth_trying(8.5, world=2, compression="bfloat16"))
+    assert not any(way.powersgd_rank for ways in worth_trying(8.5, world=2, compression="bfloat16") for way in ways)
+    assert all(ways[2].powersgd_rank for ways in worth_trying(8.5, world=2, compression="powersgd"))
 
 
 def test_steps_take_turns_and_each_round_begins_with_another(group):

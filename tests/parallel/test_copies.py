@@ -48,7 +48,7 @@ def test_tensors_are_found_in_the_usual_containers_which_are_not_written_to():
 
 
 def test_a_packed_sequence_keeps_its_sizes():
-    """PyTorch wants these on the CPU, wherever the data are."""
+    """PyTorch demands these on the CPU, wherever the data are."""
     packed = pack_sequence([torch.ones(2), torch.ones(3)], enforce_sorted=False)
     found = with_tensors(packed, lambda tensor: tensor.to("meta"))
     assert isinstance(found, PackedSequence)
@@ -256,7 +256,7 @@ def test_batches_go_to_the_device():
 
 
 class Recorder:
-    """A stream, or an event, that notes what is asked of it."""
+    """A stream, or an event, that notes its calls."""
 
     def __init__(self, name, notes):
         self.name, self.notes = name, notes
@@ -330,7 +330,7 @@ def test_a_batch_made_on_a_gpu_is_copied_once_it_is_there(kind, notes, monkeypat
 
 
 def test_an_object_with_a_to_is_moved_on_the_stream_of_the_step(notes):
-    """Its memory is that stream's, which nobody else could record."""
+    """Its memory is that stream's, which nothing else could record."""
     copies = Copies(torch.device("cuda:0"))
     graph = Graph("itself")
     begun = copies.begin([graph, torch.ones(2)])

@@ -14,9 +14,9 @@ from dwconv.errors import NoPlan
 from dwconv.parallel.planning import partition as partition_module
 from dwconv.parallel.planning.compare import propose, recommendation, report
 from dwconv.parallel.planning.partition import partition
-from dwconv.parallel.planning.plan import FREE_LINK, Link, Plan, Stage
+from dwconv.parallel.planning.pipeline_plan import FREE_LINK, Link, Plan, Stage
 from dwconv.parallel.planning.shape import Shape
-from dwconv.parallel.planning.simulation import simulate
+from dwconv.parallel.planning.simulated_step import simulate_step
 from tests.parallel.made_up_layers import layer
 
 LINK = Link(gb_s=1.0, latency_us=10.0)
@@ -52,7 +52,7 @@ def every_plan(layers, asked: Shape, *, stages: int) -> list[Plan]:
                 layers=tuple(layers), stages=made, microbatches=asked.microbatches // counts[0],
                 schedule=asked.schedule, link=asked.link,
             )  # fmt: skip
-            if max(simulate(plan).memory_bytes) <= (asked.memory_bytes or math.inf):
+            if max(simulate_step(plan).memory_bytes) <= (asked.memory_bytes or math.inf):
                 found.append(plan)
     return found
 
@@ -83,10 +83,10 @@ def test_no_plan_is_better_than_the_one_found(layers, stages, more_ranks, replic
                 partition(layers, asked, stages=stages)
             return
         found = partition(layers, asked, stages=stages)
-    us = simulate(found).step_us
+    us = simulate_step(found).step_us
     assert found in fitting
     beside = fitting if few else [plan for plan in fitting if are_beside(plan, found)]
-    assert us == pytest.approx(min([us, *(simulate(plan).step_us for plan in beside)]))
+    assert us == pytest.approx(min([us, *(simulate_step(plan).step_us for plan in beside)]))
 
 
 def are_beside(one: Plan, other: Plan) -> bool:
@@ -105,10 +105,10 @@ def test_a_stage_that_takes_longer_gets_more_replicas():
     assert (swapped.microbatches, swapped.parts) == (4, 8)
     assert not [plan for plan in every_plan(layers, shape(3), stages=2) if plan.is_even]
     even = partition(layers, shape(4, replicas=2), stages=2)
-    assert even.is_even and simulate(even).step_us > simulate(partition(layers, shape(4), stages=2)).step_us
+    assert even.is_even and simulate_step(even).step_us > simulate_step(partition(layers, shape(4), stages=2)).step_us
 
 
-def test_a_search_begins_at_the_least_bottleneck_and_keeps_to_what_is_asked(monkeypatch):
+def test_a_search_begins_at_the_least_bottleneck_and_keeps_to_its_options(monkeypatch):
     """Of plans too many to try each. Three of 24 layers take long: each is alone with the replicas that it needs."""
     monkeypatch.setattr(partition_module, "_FEW", 0)
     layers = [layer(forward_us=5000.0 if number in (3, 12, 20) else 10.0, dgrad_us=0.0, wgrad_us=0.0, output_bytes=0)
@@ -117,7 +117,7 @@ def test_a_search_begins_at_the_least_bottleneck_and_keeps_to_what_is_asked(monk
     heavy = [{3, 12, 20} & {*range(stage.first, stage.last)} for stage in found.stages]
     assert [len(each) for each in heavy] == [1, 1, 1]
     best = min(
-        simulate(dataclasses.replace(found, stages=stages)).step_us
+        simulate_step(dataclasses.replace(found, stages=stages)).step_us
         for cuts in itertools.combinations(range(3, 22, 2), 2)
         for stages in [
             tuple(
@@ -125,7 +125,7 @@ def test_a_search_begins_at_the_least_bottleneck_and_keeps_to_what_is_asked(monk
             )
         ]
     )
-    assert simulate(found).step_us <= best * 1.01
+    assert simulate_step(found).step_us <= best * 1.01
     assert partition(layers, shape(4, microbatches=16, replicas=2), stages=2).counts == (2, 2)
 
 
@@ -175,7 +175,7 @@ def test_small_parameters_are_best_left_to_data_parallelism():
     assert recommendation(alone) == "recommended: plain data parallelism"
 
 
-def test_large_parameters_over_a_slow_link_want_a_pipeline():
+def test_large_parameters_over_a_slow_link_make_a_pipeline_pay():
     proposal = propose([layer(parameter_bytes=10**7, output_bytes=100)] * 4, shape(4, SLOW))
     assert proposal.best.name == "4 stages, 1f1b" and proposal.best is proposal.pipeline
     assert proposal.data_parallel.step.step_us > 2 * proposal.best.step.step_us
@@ -204,7 +204,7 @@ def test_of_all_schedules_that_of_the_shortest_step_is_taken(link):
     """Unless one is named."""
     layers = [layer(forward_us=50.0 * number, parameter_bytes=10**7, output_bytes=30_000) for number in (3, 1, 4, 2)]
     steps_us = {
-        schedule: simulate(partition(layers, shape(2, link, schedule=schedule), stages=stages)).step_us
+        schedule: simulate_step(partition(layers, shape(2, link, schedule=schedule), stages=stages)).step_us
         for schedule, stages in SCHEDULES_OF_2.items()
     }
     proposal = propose(layers, shape(2, link, schedule=None))
@@ -220,7 +220,7 @@ def test_what_a_schedule_keeps_in_memory_counts():
     """``zero-bubble`` keeps what its later wgrad needs."""
     layers = [layer(saved_bytes=10_000, parameter_bytes=0, output_bytes=100)] * 3
     needed = {
-        schedule: max(simulate(partition(layers, shape(3, schedule=schedule), stages=3)).memory_bytes)
+        schedule: max(simulate_step(partition(layers, shape(3, schedule=schedule), stages=3)).memory_bytes)
         for schedule in ("1f1b", "zero-bubble")
     }
     assert needed["1f1b"] < needed["zero-bubble"]
@@ -316,7 +316,7 @@ def test_both_neighbours_of_a_stage_use_its_link():
 def test_a_plan_fits_into_just_the_memory_that_it_needs(schedule, heaviest):
     """Whichever stage needs the most."""
     layers = [layer(saved_bytes=50_000 if number == heaviest else 500) for number in range(3)]
-    needed = max(simulate(partition(layers, shape(3, schedule=schedule), stages=3)).memory_bytes)
+    needed = max(simulate_step(partition(layers, shape(3, schedule=schedule), stages=3)).memory_bytes)
     assert partition(layers, shape(3, schedule=schedule, memory_bytes=needed), stages=3)
     with pytest.raises(NoPlan, match="no plan of 3 stages for 3 ranks fits into memory="):
         partition(layers, shape(3, schedule=schedule, memory_bytes=needed - 1), stages=3)

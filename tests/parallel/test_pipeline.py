@@ -18,7 +18,7 @@ from dwconv.parallel.pipeline.pipeline import Pipeline
 from dwconv.parallel.pipeline.running_stage import Boundary, StageModule
 from dwconv.parallel.pipeline.stage_gradients import StageGradients
 from dwconv.parallel.pipeline.stages import check_runs, check_splits
-from dwconv.parallel.planning.plan import Plan
+from dwconv.parallel.planning.pipeline_plan import Plan
 from tests.parallel.made_up_layers import plan_of, uneven
 from tests.parallel.ranks import Ranks, needs_gloo
 from tests.parallel.small_models import SmallMobileNet, SmallResNet
@@ -29,7 +29,7 @@ STEPS, BATCH = 3, 16
 
 
 def converted_mobile_net() -> nn.Module:
-    """Its depthwise layer is dwconv's, whose two gradients a schedule may ask for apart."""
+    """Its depthwise layer is dwconv's, whose two gradients a schedule may compute apart."""
     return dwconv.convert(SmallMobileNet())
 
 

@@ -16,7 +16,7 @@ from dwconv.parallel.pipeline.pipeline import Pipeline
 from dwconv.parallel.pipeline.spans import RankStep, Span, Step, events
 from dwconv.parallel.pipeline.stage_gradients import StageGradients
 from dwconv.parallel.pipeline.stages import make_grid
-from dwconv.parallel.planning.timeline import trace
+from dwconv.parallel.planning.trace_events import trace
 from tests.parallel.made_up_layers import plan_of, uneven
 from tests.parallel.ranks import Ranks, needs_gloo
 

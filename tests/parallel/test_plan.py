@@ -18,10 +18,10 @@ from dwconv.parallel import __main__ as parallel
 from dwconv.parallel import plan as plan_command
 from dwconv.parallel.planning import break_even
 from dwconv.parallel.planning.compare import propose
-from dwconv.parallel.planning.plan import SCHEDULES, Link, read_plan, write_plan
+from dwconv.parallel.planning.pipeline_plan import SCHEDULES, Link, read_plan, write_plan
 from dwconv.parallel.planning.shape import Shape
-from dwconv.parallel.planning.simulation import simulate
-from dwconv.parallel.planning.timeline import trace
+from dwconv.parallel.planning.simulated_step import simulate_step
+from dwconv.parallel.planning.trace_events import trace
 from tests.parallel.made_up_layers import layer, plan
 from tests.parallel.ranks import Ranks, needs_gloo
 
@@ -38,7 +38,7 @@ def _run(*options: object) -> int | str | None:
 
 @pytest.fixture
 def timed(monkeypatch):
-    """Nothing is timed: parameters are large, so that a pipeline is best. The shapes that were asked for."""
+    """Nothing is timed: parameters are large, so that a pipeline is best. The shapes that were requested."""
     shapes = []
 
     def costs(cut, microbatch, *, seconds):
@@ -112,7 +112,7 @@ def test_the_schedule_is_that_of_the_shortest_step(timed, tmp_path):
     for schedule in SCHEDULES:
         assert _run(*MODEL, *RANKS, "--stages", 4, "--json", tmp_path / "plan.json", "--schedule", schedule) == 0
         plans.append(read_plan(tmp_path / "plan.json"))
-    steps_us = {plan.schedule: simulate(plan).step_us for plan in plans[1:]}
+    steps_us = {plan.schedule: simulate_step(plan).step_us for plan in plans[1:]}
     assert steps_us[plans[0].schedule] == min(steps_us.values()) < steps_us["1f1b"]
     assert set(steps_us) == {*SCHEDULES}
 
@@ -268,8 +268,8 @@ def test_one_line_says_what_is_wrong_with_a_file(tmp_path, change, message):
 def test_a_trace_has_every_event_on_its_rank():
     """Two steps stand beside each other, rank by rank."""
     link = Link(gb_s=1.0, latency_us=10.0)
-    one = simulate(plan([layer(output_bytes=50_000)] * 2, replicas=2, link=link))
-    other = simulate(plan([layer(output_bytes=50_000)] * 2, replicas=[2, 1], link=link))
+    one = simulate_step(plan([layer(output_bytes=50_000)] * 2, replicas=2, link=link))
+    other = simulate_step(plan([layer(output_bytes=50_000)] * 2, replicas=[2, 1], link=link))
     events = json.loads(json.dumps(trace({"one": one.events, "other": other.events})))["traceEvents"]
     drawn = [each for each in events if each["ph"] == "X"]
     does = {(each["pid"], each["tid"]): each["args"]["name"] for each in events if each["name"] == "thread_name"}

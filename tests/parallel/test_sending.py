@@ -18,10 +18,10 @@ from torch.futures import Future
 
 from dwconv.parallel import Communication, data_parallel
 from dwconv.parallel.data import bucket_spans, sending
-from dwconv.parallel.data.bucket_spans import BucketSpan, InAStep, Spans, medians
-from dwconv.parallel.data.candidates import sent_as_bytes
+from dwconv.parallel.data.bucket_spans import BucketSpan, BucketSpans, InAStep, medians
 from dwconv.parallel.data.sending import wrapped
 from dwconv.parallel.data.ways import COLLECTIVES
+from dwconv.parallel.data.ways_to_try import sent_as_bytes
 from tests.parallel.ranks import needs_gloo
 
 pytestmark = needs_gloo
@@ -48,7 +48,7 @@ def test_the_control_sends_nothing_before_the_backward_pass_is_over(one_rank, mo
     for collective in COLLECTIVES:
         model = Layers()
         way = Communication(collective=collective, bucket_mb=SMALL_MB)
-        parallel = wrapped(model, way, spans=Spans())  # so that PyTorch's own way calls from Python, too
+        parallel = wrapped(model, way, spans=BucketSpans())  # so that PyTorch's own way calls from Python, too
         for _ in range(2):  # buckets are made anew after the first
             stepped(parallel)
         ready, seen = [], []
@@ -241,14 +241,14 @@ def test_ranks_on_several_machines_count_from_the_beginning_of_a_step(one_rank, 
     everyones = [(machine, spans_of, [began]) for began, spans_of in steps.items()]
     monkeypatch.setattr(dist, "get_world_size", lambda group: 2)
     monkeypatch.setattr(dist, "all_gather_object", lambda found, mine, group: found.__setitem__(slice(None), everyones))
-    assert bucket_spans.in_a_step(Spans(), dist.group.WORLD).waiting_s == pytest.approx(waiting_s)
+    assert bucket_spans.in_a_step(BucketSpans(), dist.group.WORLD).waiting_s == pytest.approx(waiting_s)
 
 
 def test_spans_note_each_bucket_of_a_step(one_rank):
-    noted = Spans()
+    noted = BucketSpans()
     assert noted.note(finished()).value() == 1  # before the first step
     for collective in COLLECTIVES:
-        noted = Spans()
+        noted = BucketSpans()
         parallel = wrapped(Layers(), Communication(collective=collective, bucket_mb=SMALL_MB), spans=noted)
         for _ in range(2):
             stepped(parallel)

@@ -14,7 +14,7 @@ from torch import nn
 
 from dwconv.parallel import joining, train
 from dwconv.parallel.planning import for_ranks
-from dwconv.parallel.planning.plan import write_plan
+from dwconv.parallel.planning.pipeline_plan import write_plan
 from tests.parallel.made_up_layers import plan_of
 from tests.parallel.ranks import ROOT, Ended, needs_gloo, ran
 

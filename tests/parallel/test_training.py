@@ -21,7 +21,7 @@ from torch.utils.data import TensorDataset
 from dwconv.errors import BrokenInstallation, DataFailed, InvalidChoice, InvalidWorkload
 from dwconv.parallel import train
 from dwconv.parallel.planning import for_ranks
-from dwconv.parallel.planning.plan import write_plan
+from dwconv.parallel.planning.pipeline_plan import write_plan
 from dwconv.parallel.training import datasets, progress
 from dwconv.parallel.training.batches import Batches
 from dwconv.parallel.training.checkpoints import Checkpoints
@@ -35,7 +35,7 @@ LEARNS = ("--model", f"{__name__}:network", "--data", f"{__name__}:stripes", "--
 
 
 def stripes() -> tuple[TensorDataset, TensorDataset]:
-    """Images with a bright row or a bright column, to train on and held out: easily told apart."""
+    """Images with a bright row or a bright column, to train on and held out: easy to classify."""
     numbers = torch.Generator().manual_seed(0)
     images = 0.3 * torch.randn(72, 3, 8, 8, generator=numbers)
     classes = torch.arange(72) % 2

@@ -16,7 +16,8 @@ from dwconv.problems.as_written import workload_options
 from dwconv.problems.block import ACTIVATIONS, Block
 from dwconv.problems.kernel_inputs import operands
 from dwconv.problems.problem import Problem
-from dwconv.problems.reference import reference, right_answers
+from dwconv.problems.reference import reference
+from dwconv.problems.right_answers import right_answers
 from dwconv.problems.workload import BLOCK_PASSES, EVAL_PASSES, PASSES, Pass, Workload
 
 

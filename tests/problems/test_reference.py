@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from dwconv.errors import InvalidWorkload
 from dwconv.problems.kernel_inputs import operands
-from dwconv.problems.reference import exact_answers, reference, repeated, right_answers, terms
+from dwconv.problems.reference import reference, terms
+from dwconv.problems.right_answers import exact_answers, repeated, right_answers
 from dwconv.problems.workload import PASSES, Workload
 
 pytestmark = pytest.mark.usefixtures("one_thread")

@@ -9,7 +9,7 @@ import torch
 
 from dwconv.dispatch.of_problem import why_no_kernels
 from dwconv.errors import InvalidChoice, NoDevice
-from dwconv.kernels.cpu import llvm_target
+from dwconv.kernels.cpu_build import llvm_target
 from dwconv.problems import target as target_module
 from dwconv.problems.problem import Problem
 from dwconv.problems.target import CpuTarget, CudaTarget, Limits, check_present, cpu_target, parse_target

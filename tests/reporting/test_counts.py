@@ -25,7 +25,7 @@ X = torch.randn(2, 8, 9, 7).to(memory_format=torch.channels_last)
 
 
 def twins(*, bias=False):
-    """Two layers that only their weights tell apart."""
+    """Two layers that differ in their weights alone."""
     layers = (nn.Conv2d(8, 8, 3, padding=1, groups=8, bias=bias) for _ in range(2))
     model = nn.Sequential(*layers).to(memory_format=torch.channels_last)
     dwconv.convert(model)

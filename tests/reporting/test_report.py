@@ -146,7 +146,7 @@ def test_sizes_that_run_seldom_are_summed_up(logs):
 
 def test_a_kernel_that_could_not_be_built_is_not_said_to_run(logs, monkeypatch):
     plant_one(logs, "fprop", baseline_us=1e5)
-    monkeypatch.setattr("dwconv.call.loaded.kernel_of", lambda *_: 1 / 0)
+    monkeypatch.setattr("dwconv.call.process_kernels.kernel_of", lambda *_: 1 / 0)
     model = layer()
     model(X)
     (fprop,) = dwconv.report(model).passes[:1]

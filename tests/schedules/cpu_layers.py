@@ -14,8 +14,8 @@ from dwconv.kernels import build
 from dwconv.kernels.kernel import Kernel
 from dwconv.measure.verify.cases import make_case
 from dwconv.measure.verify.verify import verify
-from dwconv.problems import reference
 from dwconv.problems.kernel_inputs import operands
+from dwconv.problems.right_answers import right_answers
 from dwconv.problems.target import CpuTarget
 from dwconv.problems.workload import IMAGES, Layout, Sizes, Workload
 from dwconv.schedules.space import Config
@@ -43,7 +43,7 @@ def layer(channels: int, size: Sizes, kernel: Sizes, **other: object) -> Workloa
 
 
 def lying(workload: Workload, layout: Layout) -> Workload:
-    """The same workload in that layout. In NCHW it has the NCHW template, where that can run it, as its first."""
+    """``workload`` in that layout. In NCHW it has the NCHW template, where that can run it, as its first."""
     return dataclasses.replace(workload, layout=layout)
 
 
@@ -102,7 +102,7 @@ def assert_right(kernel: Kernel, workload: Workload) -> None:
     """Exactly, on whole numbers; all sums of them fit into float32. A kernel of the other layout is called as users
     call it, through copies."""
     inputs = operands(workload, data="integers", seed=1)
-    answers = reference.right_answers(workload, *inputs)
+    answers = right_answers(workload, *inputs)
     if kernel.artifact.candidate.template.layout == workload.layout:
         results = run(kernel, workload, inputs)
     else:

@@ -10,10 +10,10 @@ import pytest
 import torch
 
 from dwconv.kernels import build
-from dwconv.kernels.cpu import assembly
+from dwconv.kernels.cpu_build import assembly
 from dwconv.measure.verify.cases import make_case
 from dwconv.measure.verify.verify import verify
-from dwconv.problems import reference
+from dwconv.problems.right_answers import right_answers
 from dwconv.problems.target import ForcedVectorSet
 from dwconv.problems.workload import LAYOUTS, PASSES, DType, Layout, Pass, Workload
 from dwconv.schedules.space import Config
@@ -78,7 +78,7 @@ def test_rounding_is_that_of_the_sum_and_not_of_its_terms(pass_: Pass, layout: L
     kernel = (2, 3) if pass_ == "wgrad" else (17, 18)
     workload = of_type(dtype, lying(layer(5, (40, 40), kernel, batch=3).for_pass(pass_), layout))
     inputs = [torch.full(workload.shape_of(name), 3, dtype=getattr(torch, dtype)) for name in workload.inputs]
-    (answer,) = reference.right_answers(workload, *inputs)
+    (answer,) = right_answers(workload, *inputs)
     assert float(answer.expected.double().max()) > 2048
     for config in some_configs(workload, 1):
         (result,) = run(built(workload, config), workload, tuple(inputs))

@@ -104,7 +104,7 @@ def cases() -> Iterator[Any]:
         # Groups of taps of vectors that are gathered, lane by lane, are too much code.
         has_loops = workload.kernel[-1] >= WIDE_KERNEL and (pass_, layout, workload.multiplier) != ("wgrad", "nhwc", 2)
         has_loops &= layout == "nhwc" or workload.stride[-1] == 1
-        is_long = workload.kernel[-1] >= 128  # unrolled, these compile for half a minute, and are searched by nobody
+        is_long = workload.kernel[-1] >= 128  # unrolled, these compile for half a minute, and no search has them
         for in_loops in (True,) if is_long else (False, True) if has_loops else (False,):
             words = f"{name}-{pass_}-{layout}{'-in loops' * in_loops}"
             yield pytest.param(workload, in_loops, id=words, marks=marks)

@@ -11,7 +11,7 @@ import torch
 
 from dwconv.errors import NoTemplate
 from dwconv.measure.verify.cases import make_case
-from dwconv.problems import block_reference
+from dwconv.problems import rounding
 from dwconv.problems.block import ACTIVATIONS, Activation, Block
 from dwconv.problems.workload import BLOCK_PASSES, DTYPES, EVAL_PASSES, IMAGES, DType, Pass, Workload
 from dwconv.schedules.space import Config
@@ -216,7 +216,7 @@ def test_activations_are_right_for_every_value(act: Activation) -> None:
     z = values()
     workload = layer(1, (1, len(z)), (1, 1), batch=1)
     one, inputs = torch.ones(1, 1, 1, 1), z.view(1, 1, 1, -1)
-    kind, exact = block_reference.KINDS[act], z.double()
+    kind, exact = rounding.KINDS[act], z.double()
     forward = block(workload, "forward", f"{act},none" if act != "identity" else "none,none")
     (y,) = run(built(forward, some_configs(forward, 0)[0]), forward, (inputs, one))
     assert (

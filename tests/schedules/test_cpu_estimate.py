@@ -200,7 +200,7 @@ def test_bytes_cost_what_the_level_that_holds_them_gives() -> None:
     assert us(100 * KiB, run_bytes=64) == held[1]
 
 
-def test_lines_that_are_asked_for_ahead_are_waited_for_less() -> None:
+def test_lines_that_are_requested_ahead_are_waited_for_less() -> None:
     traffic = Traffic(bytes=1e8, held_bytes=64 * MiB, run_bytes=64)
     work = dataclasses.replace(WORK, traffic=(traffic,))
     assert price(dataclasses.replace(work, asks_ahead=True), TARGET) < 0.9 * price(work, TARGET)

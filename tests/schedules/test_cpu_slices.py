@@ -16,8 +16,8 @@ import torch
 from dwconv.kernels.kernel import Kernel
 from dwconv.measure.verify.cases import make_case
 from dwconv.measure.verify.verify import verify
-from dwconv.problems import reference
 from dwconv.problems.kernel_inputs import operands
+from dwconv.problems.right_answers import right_answers
 from dwconv.problems.workload import LAYOUTS, Layout, Pass, Workload
 from tests.schedules.cpu_layers import SHAPES, TARGETS, built, layer, lying, some_configs
 from tests.schedules.volumes import VOLUMES
@@ -78,7 +78,7 @@ def test_nothing_beyond_the_last_element_is_touched(name: str, pass_: Pass, layo
     workload = sliced(lying(LAYERS[name], layout).for_pass(pass_), name)
     kernel: Kernel = built(workload, some_configs(workload, 0, target=TARGETS[32])[0], TARGETS[32])
     inputs = operands(workload, data="integers", seed=2)
-    (answer,) = reference.right_answers(workload, *inputs)
+    (answer,) = right_answers(workload, *inputs)
     x = inputs[workload.inputs.index("x")]
     tensor = torch.empty(x.shape[0], workload.x_pitch, *x.shape[2:]).to(
         memory_format=torch.channels_last if layout == "nhwc" else torch.contiguous_format

@@ -20,7 +20,7 @@ from tests.schedules.cpu_layers import SHAPES, TARGET, TARGETS, assert_right, bu
 @pytest.mark.parametrize("vector_bytes", [32, 64])
 @pytest.mark.parametrize("pass_", ["fprop", "dgrad"])
 def test_streamed_results_are_the_cached_ones(pass_: Pass, vector_bytes: int) -> None:
-    """Bit for bit; also where the result is unaligned or fits in the cache, as address and batch tell when it runs."""
+    """Bit for bit; also where the result is unaligned or fits in the cache, as address and batch show when it runs."""
     stride = (1, 1) if pass_ == "fprop" else (2, 2)
     workload = layer(48, (12, 15), (3, 3), padding=((1, 1), (1, 1)), stride=stride, batch=4).for_pass(pass_)
     result_bytes = 4 * math.prod(workload.shape_of(workload.results[0]))
@@ -71,7 +71,7 @@ def test_streamed_stores_are_machine_code_and_fenced() -> None:
     """On an x86 CPU with vectors of 64 bytes, whatever CPU is here."""
     import tvm
 
-    from dwconv.kernels.cpu import pass_context
+    from dwconv.kernels.cpu_build import pass_context
 
     workload = layer(96, (16, 16), (3, 3), padding=((1, 1), (1, 1)), batch=4)
     target = dataclasses.replace(TARGET, cache_bytes=1)

@@ -1,4 +1,4 @@
-"""The wgrad template of the CPU in NHWC: every way to share out the work, tiles of rows, lines asked for ahead."""
+"""The wgrad template of the CPU in NHWC: every way to share out the work, tiles of rows, lines requested ahead."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_every_way_to_share_out_wgrad(parallel: str, unroll: str, bias: bool) ->
 
 
 @pytest.mark.parametrize(("sampled", "ahead"), in_turns([(2, 1), (1, 1), (1, 2)], [3, 6], quick_of=2))
-def test_wgrad_asks_for_lines_ahead_and_for_no_others(ahead: int, sampled: tuple[int, int]) -> None:
+def test_wgrad_requests_lines_ahead_and_no_others(ahead: int, sampled: tuple[int, int]) -> None:
     """On what stays in the cache there is nothing to gain: the knob is there in large workloads alone."""
     stride, multiplier = sampled
     small = layer(34, (17, 14), (3, 3), padding=((1, 1), (1, 1)), stride=(stride, stride), multiplier=multiplier)

@@ -14,7 +14,7 @@ from dwconv.errors import InvalidConfig, NoTemplate
 from dwconv.kernels import build
 from dwconv.measure.simulator.simulate import source_only
 from dwconv.problems.workload import DType, Pass, Sizes, Workload
-from dwconv.schedules.cuda.fprop_dgrad_nchw_strip.estimate import strips_work as of_strips
+from dwconv.schedules.cuda.fprop_dgrad_nchw_strip.estimate import block_work as of_strips
 from dwconv.schedules.cuda.fprop_dgrad_nhwc.estimate import block_work as of_pixels
 from dwconv.schedules.cuda.gpu.cost import BlockWork
 from dwconv.schedules.cuda.wgrad.cut import WeightGradientCut

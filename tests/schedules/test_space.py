@@ -159,7 +159,7 @@ def test_divisors() -> None:
 
 
 def test_a_space_too_large_to_list_is_only_drawn_from() -> None:
-    """One legal configuration in a million million: nobody may wait until it is found."""
+    """One legal configuration in a million million: nothing may wait until it is found."""
     knobs = [Knob(name, range(1000)) for name in ("a", "b", "c", "d")]
     space = ConfigSpace("large", *knobs, rules=[Rule("not the one", lambda c: (c.a, c.b, c.c, c.d) != (7, 7, 7, 7))])
     assert space.sample(random.Random(0), attempts=50) is None

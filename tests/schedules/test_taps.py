@@ -7,15 +7,8 @@ from hypothesis import strategies as st
 
 from dwconv.errors import InvalidWorkload
 from dwconv.problems.workload import Workload
-from dwconv.schedules.taps import (
-    Axis,
-    TileRun,
-    column_runs,
-    full_source_loops,
-    rolled_column_runs,
-    source_loops,
-    tap_groups,
-)
+from dwconv.schedules.tap_loops import full_source_loops, source_loops, tap_groups
+from dwconv.schedules.taps import Axis, TileRun, column_runs, rolled_column_runs
 
 SMALL = st.integers(1, 5)
 

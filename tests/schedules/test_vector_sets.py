@@ -11,8 +11,8 @@ import pytest
 
 from dwconv.errors import InvalidConfig
 from dwconv.kernels import build
-from dwconv.kernels.cpu import assembly
-from dwconv.kernels.load import addresses_ir, openmp_ir
+from dwconv.kernels.cpu_build import assembly
+from dwconv.kernels.load_cpu import addresses_ir, openmp_ir
 from dwconv.problems.target import CpuTarget, ForcedVectorSet, cpu_target
 from dwconv.problems.workload import LAYOUTS, PASSES, Layout, Pass, Workload
 from dwconv.schedules.cpu.shared.limits import CACHE_LINE_BYTES, vector_registers

@@ -11,7 +11,7 @@
     dwconv ───► libcuda.so.1     driver.c                  keeps to the driver's rules
                      │ cuLaunchKernel
                      └────────►  launches.py  cubin.py     checked against the cubin's own table, written to a journal
-                                 faults.py                 faults that are asked for
+                                 faults.py                 faults that a test plants
                                  computing.py              computed by the reference
 
 The tests in on_gpu/ are for any GPU: without one, test_on_stand_in.py runs them here.
@@ -22,6 +22,6 @@ are not computed, and nothing may wait or be loaded. A replay runs launches and 
 contents of memory, which the graph keeps only where it was allocated in the capture: it fails once other memory was
 freed. An illegal access breaks the process.
 
-It differs in this: everything runs at once, in the order in which it was asked for, so a missing synchronisation is not
+It differs in this: everything runs at once, in the order of the calls, so a missing synchronisation is not
 noticed. Times are made up, the same on every machine. There is one device.
 """

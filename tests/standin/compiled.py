@@ -58,7 +58,7 @@ def device(folder: Path) -> Path:
 
 
 def _made(path: Path, command: list[str]) -> Path:
-    """The library at ``path``; of several processes that want it, one compiles it. Raises RuntimeError."""
+    """The library at ``path``; of several processes that need it, one compiles it. Raises RuntimeError."""
     path.parent.mkdir(0o700, parents=True, exist_ok=True)
     with path.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

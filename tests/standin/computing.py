@@ -9,7 +9,8 @@ from typing import Any
 import torch
 
 from dwconv.kernels.artifact import Argument, Artifact
-from dwconv.problems.reference import reference, right_answers
+from dwconv.problems.reference import reference
+from dwconv.problems.right_answers import right_answers
 from dwconv.problems.workload import IMAGES
 
 

@@ -1,7 +1,7 @@
 // A libcuda.so.1 that keeps to the rules of the real one, and hands every launch to whoever computes it.
 //
 // It checks that the driver was initialised, that the thread has a context and the module is of that context, the
-// limits on grids and blocks, that shared memory beyond 48 KB was asked for, and that nothing is loaded or waited for
+// limits on grids and blocks, that shared memory beyond 48 KB was requested, and that nothing is loaded or waited for
 // while a graph is captured. After an error that ends a context (CUDA_ERROR_ILLEGAL_ADDRESS) every call fails, as long
 // as the process lives.
 //

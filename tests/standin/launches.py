@@ -90,7 +90,7 @@ def _told(told: Any) -> int:
     except Refused as refused:
         _write_down(what="problem", reason=f"{launch.kernel.decode()}: {refused}")
         return INVALID_VALUE
-    except BaseException:  # noqa: BLE001  C called this: nobody else would see it
+    except BaseException:  # noqa: BLE001  C called this: nothing else would see it
         _write_down(what="problem", reason=traceback.format_exc())
         return UNKNOWN
 
@@ -238,7 +238,7 @@ def _find(launch: Launch) -> _Loaded:
 
 
 def _at_size(launch: Launch, loaded: _Loaded) -> Artifact:
-    """The artifact at the size that its kernel is told; as it is, if it is built for one."""
+    """The artifact at the size that its kernel is given; as it is, if it is built for one."""
     artifact, workload = loaded.artifact, loaded.artifact.candidate.workload
     if not workload.any_size:
         return artifact

@@ -95,7 +95,7 @@ inline Allocator& allocator() {
   return allocator;
 }
 
-// The same memory on the other side. It lives as long as either of them.
+// The memory of ``storage`` on the other side. It lives as long as either of them.
 struct Shared {
   c10::Storage storage;
   void* registered = nullptr;
@@ -113,7 +113,7 @@ inline c10::Storage on_the_host(const c10::Storage& storage) {
           c10::DataPtr(start, new Shared{storage}, &Shared::end, c10::Device(c10::kCPU)), nullptr, false};
 }
 
-// The same of memory that somebody else owns.
+// The memory of ``storage``, seen by the host. Something else keeps it alive.
 inline c10::Storage borrowed_by_the_host(const c10::Storage& storage) {
   return {c10::Storage::use_byte_size_t(), storage.nbytes(), c10::DataPtr(storage.mutable_data(), c10::Device(c10::kCPU)),
           nullptr, false};

@@ -91,6 +91,6 @@ def _kernel(number: int, mark: FunctionEvent) -> FunctionEvent:
 
 
 def _of_driver(launches: int) -> list[FunctionEvent]:
-    """The host's calls of the driver, which PyTorch's own lists even where it is asked for the device alone."""
+    """The host's calls of the driver, which PyTorch's own lists even where the device alone is selected."""
     names = ["Activity Buffer Request", *["cuLaunchKernel"] * launches, "cudaDeviceSynchronize"]
     return [FunctionEvent(number, name=name, thread=0, start_us=0.0, end_us=1.0) for number, name in enumerate(names)]

@@ -1,4 +1,4 @@
-// Streams, of which each thread has a current one, and what PyTorch's C++ asks a device for.
+// Streams, of which each thread has a current one, and what PyTorch's C++ calls of a device.
 #pragma once
 
 #include <ATen/detail/CUDAHooksInterface.h>
@@ -25,7 +25,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     return stream(std::exchange(current_stream, next.id()));
   }
 
-  // Everything is done at once, in the order in which it was asked for: nothing ever has to wait.
+  // Everything is done at once, in the order of the calls: nothing ever has to wait.
   void record(void** event, const c10::Stream&, const c10::DeviceIndex, const c10::EventFlag) const override {
     *event = &current_stream;
   }

@@ -1,4 +1,4 @@
-"""Facts of the machine: name, vector sets and caches of the CPU, as different machines tell them; and its memory."""
+"""Facts of the machine: name, vector sets and caches of the CPU, as different machines give them; and its memory."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_flags_name_the_vector_set(cpuinfo: str, widest: str, vector_bytes: int,
 
 
 @pytest.mark.parametrize(("machine", "widest"), [("arm64", "neon"), ("riscv64", "riscv64")])
-def test_without_cpuinfo_the_architecture_tells(monkeypatch: pytest.MonkeyPatch, machine: str, widest: str) -> None:
+def test_without_cpuinfo_the_architecture_decides(monkeypatch: pytest.MonkeyPatch, machine: str, widest: str) -> None:
     monkeypatch.setattr(cpu_facts.platform, "machine", lambda: machine)
     facts = facts_in("")
     assert (facts.vector_set.name, facts.vector_set.bytes) == (widest, 16)
@@ -130,7 +130,7 @@ def test_cores_that_share_an_inner_level_have_equal_parts_and_their_threads_have
 
 
 @pytest.mark.parametrize("size", ["", "0K", "much", "-3K"])
-def test_what_the_system_does_not_tell_is_guessed(monkeypatch, tmp_path, size):
+def test_what_the_system_does_not_say_is_guessed(monkeypatch, tmp_path, size):
     root = machine_of(monkeypatch, tmp_path, [("Unified", size, "0")])
     assert last_level(threads=3, root=root).ours_bytes == 8 * MiB
     assert last_level(threads=3, root=tmp_path / "absent").ours_bytes == 8 * MiB

@@ -44,7 +44,7 @@ def test_what_cannot_be_finished_leaves_what_was_there(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("there", [True, False])
-def test_to_ask_whether_it_can_be_replaced_changes_nothing(tmp_path: Path, there: bool) -> None:
+def test_to_check_whether_it_can_be_replaced_changes_nothing(tmp_path: Path, there: bool) -> None:
     path = tmp_path / "it"
     if there:
         path.write_bytes(b"before")
@@ -68,7 +68,7 @@ def test_what_is_no_file_is_not_replaced(tmp_path: Path, act: Callable[[Path], N
 
 
 @pytest.mark.parametrize("name", [".", "folder", "absent", "folder/absent/absent"])
-def test_to_ask_whether_a_folder_takes_files_changes_nothing(tmp_path: Path, name: str) -> None:
+def test_to_check_whether_a_folder_takes_files_changes_nothing(tmp_path: Path, name: str) -> None:
     (tmp_path / "folder").mkdir()
     check_folder(tmp_path / name)
     assert [each.name for each in tmp_path.rglob("*")] == ["folder"]
@@ -82,7 +82,7 @@ def test_to_ask_whether_a_folder_takes_files_changes_nothing(tmp_path: Path, nam
         ("file/below/it", "file is not a folder"),
         ("link/below", "link is a link that leads nowhere"),
         ("x" * 300, "too long"),
-        ("/proc", "."),  # it takes no file, as a folder of somebody else
+        ("/proc", "."),  # it takes no file, as a folder of another user
     ],
 )
 def test_the_error_names_a_path_that_can_be_no_folder(tmp_path: Path, name: str, why: str) -> None:

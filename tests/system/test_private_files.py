@@ -154,7 +154,7 @@ def test_where_no_folder_can_be_nothing_is_kept_and_one_line_says_so(
 def test_without_a_home_nothing_is_kept_and_nothing_is_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, home: str
 ) -> None:
-    """As in a container that runs as a user whom its system does not know. Versions of platformdirs differ."""
+    """As in a container that runs as a user that its system does not list. Versions of platformdirs differ."""
 
     def folder(name: str) -> str:
         if home == "raises":

@@ -1,4 +1,4 @@
-"""A cluster whose nodes measure nothing, in a time that passes only when everybody waits."""
+"""A cluster whose nodes measure nothing, in a time that passes only when all wait."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dwconv.problems.workload import Workload
 from dwconv.records.line import encode
 from dwconv.schedules.space import Config
 from dwconv.system import versions
-from dwconv.tuner.cluster.node import Facts, NodeReport, NodeTask, Setup
+from dwconv.tuner.cluster.node import NodeFacts, NodeReport, NodeTask, Setup
 from dwconv.tuner.search.search_result import USUAL_BUDGET, Stop, TuningResult
 from tests import fake_tuning as fake
 
@@ -87,7 +87,7 @@ class FakeNode:
         return self.clock.now_s, self.versions_there
 
     def _start(self, setup: Setup) -> tuple[float, object]:
-        return self.clock.now_s, Facts(target=self.target, place=self.place)
+        return self.clock.now_s, NodeFacts(target=self.target, place=self.place)
 
     def _begin(self, task: NodeTask) -> tuple[float, object]:
         self.tasks.append(task)

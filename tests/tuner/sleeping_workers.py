@@ -13,9 +13,9 @@ from dwconv.problems.workload import PASSES
 from dwconv.records.record import TuningRecord
 from dwconv.schedules import template as template_module
 from dwconv.schedules.template import Candidate
-from dwconv.tuner.cluster.node import Facts, Setup
-from dwconv.tuner.cluster.worker import NodeWorker
-from dwconv.tuner.search import loop, search_state
+from dwconv.tuner.cluster.node import NodeFacts, Setup
+from dwconv.tuner.cluster.node_worker import NodeWorker
+from dwconv.tuner.search import search_loop, search_state
 from tests import fake_tuning as fake
 
 TRIALS = 4
@@ -44,10 +44,10 @@ class SleepingWorker(NodeWorker):
     device = fake.TARGET.device
     trial_s = 0.25
 
-    def start(self, setup: Setup) -> Facts:
+    def start(self, setup: Setup) -> NodeFacts:
         template_module.all_templates = lambda: TEMPLATES
-        loop.make_runner = lambda *_, **__: SleepingRunner(self.device, trial_s=self.trial_s)
+        search_loop.make_runner = lambda *_, **__: SleepingRunner(self.device, trial_s=self.trial_s)
         search_state.Quiet = lambda **_: SimpleNamespace(busy=0.0, look=lambda: True, wait=lambda timeout_s: True)
         target = dataclasses.replace(fake.TARGET, device=self.device)
         self._ready = setup.choices, target, SimpleNamespace(measurer=SimpleNamespace(running=True))
-        return Facts(target=target, place=ray.get_runtime_context().get_node_id())
+        return NodeFacts(target=target, place=ray.get_runtime_context().get_node_id())

@@ -3,15 +3,15 @@
 import dataclasses
 
 from dwconv.schedules.template import Candidate
-from dwconv.tuner.search import loop
+from dwconv.tuner.search import search_loop
 from dwconv.tuner.search.evolve import Evolve
-from dwconv.tuner.search.loop import FINALISTS
+from dwconv.tuner.search.search_loop import FINALISTS
 from tests import fake_tuning as fake
 from tests.tuner.fake_search import AFRESH, tune
 
 
 def defaults():
-    return loop.SpaceUnion.of(fake.WORKLOAD, fake.TARGET).defaults
+    return search_loop.SpaceUnion.of(fake.WORKLOAD, fake.TARGET).defaults
 
 
 class BusyRunner(fake.FakeRunner):

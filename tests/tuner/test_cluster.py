@@ -1,4 +1,4 @@
-"""The driver of a cluster: who tunes what, what is written, and what happens to nodes that are lost or refused."""
+"""The driver of a cluster: which node tunes what, what is written, what happens to nodes that are lost or refused."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dwconv.tuner.cluster import driver
 from dwconv.tuner.cluster.node import Setup
 from dwconv.tuner.expected_gain import most_to_win_first
 from dwconv.tuner.search.search_result import Stop
-from dwconv.tuner.user_choices import Choices
+from dwconv.tuner.user_choices import UserChoices
 from tests import fake_tuning as fake
 from tests.tuner.fake_cluster import LAYERS, RECORDS, Clock, FakeCluster, FakeNode
 
@@ -37,7 +37,7 @@ def tune(monkeypatch, logs, clock):
     monkeypatch.setattr(template_module, "all_templates", lambda: {"fake.fprop": fake.template()})
 
     def tune(*nodes, interrupt_s=float("inf"), **choices):
-        setup = Setup(target="auto", fast_math=False, choices=Choices(**choices))
+        setup = Setup(target="auto", fast_math=False, choices=UserChoices(**choices))
         cluster = FakeCluster(nodes, clock, interrupt_s=interrupt_s)
         return driver.tune_on(cluster, COUNTS, setup, network=True)
 
@@ -52,7 +52,7 @@ def notes_in(capsys):
     return [line for line in capsys.readouterr().err.splitlines() if line.startswith("note: ")]
 
 
-# -- who tunes what --------------------------------------------------------------------------------------------------
+# -- which node tunes what -------------------------------------------------------------------------------------------
 
 
 def test_workloads_with_most_to_win_go_first_to_a_free_node(tune, logs, clock):

@@ -1,5 +1,5 @@
-"""The Gaussian process ranks what it has not seen from a handful of candidates, and knows how sure it is. Features tell
-configurations apart."""
+"""The Gaussian process ranks what it has not seen from a handful of candidates, and gives its deviations. No two
+configurations have the same features."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from dwconv.schedules.space import ConfigSpace, Knob
 from dwconv.tuner.search import evolve
 from dwconv.tuner.search.evolve import GaussianProcess, Prior
-from dwconv.tuner.search.spaces import Features, SpaceUnion
+from dwconv.tuner.search.space_union import Features, SpaceUnion
 from tests import fake_tuning as fake
 
 UNION = SpaceUnion([
@@ -114,7 +114,7 @@ def test_of_very_many_it_learns_from_the_fastest_and_some_of_the_rest(monkeypatc
     assert agreement(process, seen) > 0.5
 
 
-def test_features_tell_all_configurations_apart_and_are_numbers_or_missing():
+def test_features_of_all_configurations_differ_and_are_numbers_or_missing():
     configs = list(UNION)
     rows = Features(UNION, fake.WORKLOAD).rows(configs)
     assert len(np.unique(np.nan_to_num(rows, nan=-99), axis=0)) == len(configs)

@@ -20,7 +20,7 @@ from dwconv.tuner.campaign import Campaign
 from dwconv.tuner.expected_gain import MOST_STARTS, ExpectedGains, further_us, most_to_win_first
 from dwconv.tuner.search.search_result import Stop
 from dwconv.tuner.step_time import StepTime, Until, with_both_gradients
-from dwconv.tuner.user_choices import Choices
+from dwconv.tuner.user_choices import UserChoices
 from dwconv.untuned import gain, other_size
 from tests import fake_tuning as fake
 from tests.planted_gain import plant_gain
@@ -156,7 +156,7 @@ def test_a_layer_measured_at_other_sizes_is_expected_to_do_as_at_the_nearest(tem
     known = [measured(dataclasses.replace(LARGE, input_size=(size, size)), median_us=size) for size in (7, 28, 40)]
 
     def expected_from(record, workload, target, portfolio):
-        if record.workload.input_size == (40, 40):  # the nearest, but it tells nothing
+        if record.workload.input_size == (40, 40):  # the nearest, but it predicts nothing
             return None
         us = record.measurement.median_us
         return gain.Expected(config=record.config, us=us, gain=2.0, at_least=1.5, reason="another size")
@@ -242,7 +242,7 @@ GPU = parse_target("cuda:sm_90")
 
 @pytest.mark.parametrize("asked", [True, False])
 def test_a_campaign_on_a_gpu_tunes_it_where_both_gradients_are_requested(tmp_path, asked):
-    choices = Choices(search="analytic", both_gradients=asked, log=tmp_path / "log.jsonl")
+    choices = UserChoices(search="analytic", both_gradients=asked, log=tmp_path / "log.jsonl")
     campaign = Campaign(PASSES_OF_LAYER, GPU, choices, network=False)
     assert (LAYER.for_pass("backward") in campaign.agenda.workloads) == asked
 

@@ -30,8 +30,8 @@ from dwconv.tuner import compute_runner
 from dwconv.tuner.compute_runner import ComputeRunner, Predictor, record_of
 from dwconv.tuner.cost_report import cost_data, cost_lines
 from dwconv.tuner.gpu_cost import Cost, computed_cost
-from dwconv.tuner.search import loop
-from dwconv.tuner.search.loop import SearchPlan
+from dwconv.tuner.search import search_loop
+from dwconv.tuner.search.search_loop import SearchPlan
 from tests.tune_command import shown_next
 
 SM_90 = parse_target("cuda:sm_90")
@@ -287,7 +287,7 @@ def test_without_a_compiler_one_line_says_that_nothing_is_checked(
         )
         return runner
 
-    monkeypatch.setattr(loop, "make_runner", made)
+    monkeypatch.setattr(search_loop, "make_runner", made)
     log = tmp_path / "log.jsonl"
     options = ["--shape", "2,8,14,14", "--kernel", "3", "--passes", "fprop", "--trials", "1", "--jobs", "1"]
     assert tune.main([*options, "--log", str(log), "--target", "cuda:sm_90"]) == 0

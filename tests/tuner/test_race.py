@@ -23,10 +23,10 @@ from dwconv.records.log import TuningLog
 from dwconv.records.record import Measurement, Status, TuningRecord
 from dwconv.schedules import template as template_module
 from dwconv.schedules.template import Candidate
-from dwconv.tuner import expected_gain, race_result
-from dwconv.tuner import race as race_module
-from dwconv.tuner.race import is_known, race
+from dwconv.tuner import expected_gain, race_result, race_state
+from dwconv.tuner.race import race
 from dwconv.tuner.race_result import RaceProgress, RaceResult
+from dwconv.tuner.race_state import is_known
 from dwconv.tuner.search.search_state import History
 from dwconv.untuned.starts import Start
 from tests import fake_tuning as fake
@@ -157,8 +157,8 @@ def test_a_kernel_of_any_size_is_no_substitute_where_it_is_slower(of_any_size, l
 def for_every_layer(of_any_size, monkeypatch):
     """Kernels for every layer of two configurations are there for all workloads but blocks."""
     two = list(fake.space(SMALL, fake.TARGET))[:2]
-    monkeypatch.setattr(race_module.every_layer, "for_layer", lambda workload, target: [])
-    packs = race_module.loaded_packs
+    monkeypatch.setattr(race_state.every_layer, "for_layer", lambda workload, target: [])
+    packs = race_state.loaded_packs
     monkeypatch.setattr(packs, "configs_for", lambda workload, target: [] if workload.block else list(two))
     return of_any_size
 
@@ -180,8 +180,8 @@ def test_kernels_for_every_layer_are_raced_first_and_those_of_one_size_where_the
 
 def test_without_time_no_kernel_for_every_layer_is_built(for_every_layer, log, monkeypatch):
     every = Candidate(dataclasses.replace(LARGE, any_size=True, any_channels=True), fake.space(LARGE, None).default)
-    monkeypatch.setattr(race_module.every_layer, "for_layer", lambda workload, target: [every])
-    monkeypatch.setattr(race_module.loaded_packs, "has", lambda workload, config, target: False)
+    monkeypatch.setattr(race_state.every_layer, "for_layer", lambda workload, target: [every])
+    monkeypatch.setattr(race_state.loaded_packs, "has", lambda workload, config, target: False)
     result = race({LARGE: 1}, fake.TARGET, log=log, seconds=0.0, known=Database.of([]), workers=None)
     assert (result.left, result.problem) == ((LARGE,), "")
 
@@ -216,8 +216,8 @@ def test_a_kernel_for_the_size_that_loses_leaves_what_has_won(for_every_layer, l
 
 def test_one_build_serves_all_layers_of_a_kind(for_every_layer, log, monkeypatch):
     general = Candidate(dataclasses.replace(LARGE, any_size=True, any_channels=True), fake.space(LARGE, None).default)
-    monkeypatch.setattr(race_module.every_layer, "for_layer", lambda workload, target: [general])
-    monkeypatch.setattr(race_module.loaded_packs, "has", lambda workload, config, target: False)
+    monkeypatch.setattr(race_state.every_layer, "for_layer", lambda workload, target: [general])
+    monkeypatch.setattr(race_state.loaded_packs, "has", lambda workload, config, target: False)
     asked, noted = [], []
 
     def stream(next_body, *, timeout_s):
@@ -225,7 +225,7 @@ def test_one_build_serves_all_layers_of_a_kind(for_every_layer, log, monkeypatch
             asked.append(candidate)
             yield len(asked) - 1, Artifact(candidate=candidate, kind="cpu", source="", arguments=())
 
-    monkeypatch.setattr(race_module.loaded_packs, "note_built", lambda: noted.append(len(asked)))
+    monkeypatch.setattr(race_state.loaded_packs, "note_built", lambda: noted.append(len(asked)))
     workers = SimpleNamespace(builders=SimpleNamespace(stream=stream), measurer=SimpleNamespace(start=lambda: None))
     race({LARGE: 1, SMALL: 1}, fake.TARGET, log=log, seconds=60.0, known=Database.of([]), workers=workers)
     assert asked == [general] and noted == [1]
@@ -240,24 +240,24 @@ def test_a_second_kernel_for_every_layer_is_built_where_there_is_much_to_win(
     layers = {size.for_pass(pass_): 1 for size in (LARGE, SMALL)}
     every = dataclasses.replace(LARGE.for_pass(pass_), any_size=True, any_channels=True)
     two = [Candidate(every, config) for config in list(fake.space(every, fake.TARGET))[:2]]
-    monkeypatch.setattr(race_module.every_layer, "for_layer", lambda workload, target: two)
+    monkeypatch.setattr(race_state.every_layer, "for_layer", lambda workload, target: two)
     monkeypatch.setattr(
-        race_module.loaded_packs,
+        race_state.loaded_packs,
         "has",
         lambda workload, config, target: config in [each.config for each in two[:packed]],
     )
-    build_s = race_module._build_of_every_layer_s(every)
-    enough_us = 1e6 * build_s / (race_module._STEPS * race_module._OTHERS_SAVE)
+    build_s = race_state._build_of_every_layer_s(every)
+    enough_us = 1e6 * build_s / (race_state._STEPS * race_state._OTHERS_SAVE)
     for times in (0.9, 1.1):
         gains_us = dict.fromkeys(layers, times * enough_us / len(layers))
-        monkeypatch.setattr(race_module, "expected_gains_us", lambda *given, found=gains_us: found)
-        state = race_module.RaceState(layers, fake.TARGET, known=Database.of([]), seconds=60.0)
+        monkeypatch.setattr(race_state, "expected_gains_us", lambda *given, found=gains_us: found)
+        state = race_state.RaceState(layers, fake.TARGET, known=Database.of([]), seconds=60.0)
         built = list(iter(state.next_for_every_layer, None))
         assert built == two[packed : 1 + (times > 1)]
 
 
 def test_when_the_time_is_up_the_rest_is_left(comparisons, log, monkeypatch):
-    monkeypatch.setattr(race_module, "time", SimpleNamespace(monotonic=lambda: 10.0 * len(comparisons.raced)))
+    monkeypatch.setattr(race_state, "time", SimpleNamespace(monotonic=lambda: 10.0 * len(comparisons.raced)))
     result = run(log, SMALL, LARGE, fake.WORKLOAD, seconds=5.0)
     assert result.won == (LARGE,)
     assert result.left == (fake.WORKLOAD, SMALL)
@@ -267,7 +267,7 @@ def test_when_the_time_is_up_the_rest_is_left(comparisons, log, monkeypatch):
 
 
 def test_without_time_nothing_starts_or_is_predicted(comparisons, log, monkeypatch):
-    monkeypatch.setattr(race_module, "expected_gains_us", None)
+    monkeypatch.setattr(race_state, "expected_gains_us", None)
     assert run(log, SMALL, LARGE, seconds=0.0).left == (SMALL, LARGE)
     assert not comparisons.raced
 
@@ -283,7 +283,7 @@ def test_on_a_busy_machine_the_race_ends(comparisons, log):
     comparisons.busy = 1000
     sizes = [dataclasses.replace(fake.WORKLOAD, batch=batch) for batch in range(1, 21)]
     result = run(log, *sizes)
-    assert len(result.inconclusive) == race_module._MOST_INCONCLUSIVE
+    assert len(result.inconclusive) == race_state._MOST_INCONCLUSIVE
     assert "other work keeps the machine busy" in result.problem
     assert len(result.left) == 20 - len(result.inconclusive)
     comparisons.busy = 0
@@ -308,7 +308,7 @@ def is_quiet(monkeypatch):
 
 @pytest.mark.parametrize("pass_", PASSES)
 @pytest.mark.parametrize("us", [150.0, 189.0], ids=["seems faster", "just as fast"])
-def test_what_never_tells_which_is_faster_on_a_quiet_machine_is_left_to_pytorch(comparisons, log, is_quiet, pass_, us):
+def test_what_never_shows_which_is_faster_on_a_quiet_machine_is_left_to_pytorch(comparisons, log, is_quiet, pass_, us):
     comparisons.busy, comparisons.us = 1000, {SMALL.for_pass(pass_): us}
     workload = SMALL.for_pass(pass_)
     result = run(log, workload)
@@ -325,7 +325,7 @@ def test_what_never_tells_which_is_faster_on_a_quiet_machine_is_left_to_pytorch(
 
 def test_candidates_beside_one_that_was_contended_are_settled_with_it(comparisons, log, is_quiet, monkeypatch):
     two = list(fake.space(LARGE, fake.TARGET))[:2]
-    monkeypatch.setattr(race_module, "starts", lambda *known, most: [Start(config=config, reason="") for config in two])
+    monkeypatch.setattr(race_state, "starts", lambda *known, most: [Start(config=config, reason="") for config in two])
 
     def record(candidate):
         found = fake.record(candidate.workload, candidate.config, median_us=150.0 + two.index(candidate.config))
@@ -402,7 +402,7 @@ def test_a_winner_that_turned_out_wrong_leaves_it_to_the_next_best(comparisons, 
 
     monkeypatch.setattr(comparisons, "_record", record)
     two = list(fake.space(LARGE, fake.TARGET))[:2]
-    monkeypatch.setattr(race_module, "starts", lambda *known, most: [Start(config=config, reason="") for config in two])
+    monkeypatch.setattr(race_state, "starts", lambda *known, most: [Start(config=config, reason="") for config in two])
     result = run(log, LARGE)
     assert comparisons.raced == [(LARGE, 2), (LARGE, 1)]
     assert result.won == (LARGE,)

@@ -14,7 +14,7 @@ from dwconv.records.log import TuningLog
 from dwconv.schedules import template as template_module
 from dwconv.tuner.cluster import driver
 from dwconv.tuner.cluster.node import Setup
-from dwconv.tuner.user_choices import Choices
+from dwconv.tuner.user_choices import UserChoices
 from tests import fake_tuning as fake
 
 ray = pytest.importorskip("ray", reason="tuning on a cluster needs Ray")
@@ -68,7 +68,7 @@ def passes_of(network, *, batch):
 
 
 def tune(address, counts):
-    setup = Setup(target="cpu", fast_math=False, choices=Choices(trials=TRIALS))
+    setup = Setup(target="cpu", fast_math=False, choices=UserChoices(trials=TRIALS))
     with RayCluster(address, kind="cpu", worker=WORKER) as nodes:
         return driver.tune_on(nodes, counts, setup, network=True)
 
@@ -97,7 +97,7 @@ def test_an_address_without_an_answer_is_one_clear_line(capsys, address, words):
     assert words in error_of(capsys, *SHAPE, "--ray", address)
 
 
-def test_the_reason_of_a_lost_node_is_the_line_that_tells_most():
+def test_the_reason_of_a_lost_node_is_the_line_that_says_most():
     made = "The actor died because of an error raised in its creation task, \x1b[36mray::Actor()\x1b[39m\n  File x\n"
     assert reason_of(Exception(f"{made}ModuleNotFoundError: No module named 'dwconv'")).startswith("ModuleNotFound")
     assert reason_of(Exception("The actor died unexpectedly before finishing this task.\n\tclass_name: Actor\n")) == (

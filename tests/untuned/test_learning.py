@@ -129,7 +129,7 @@ def test_each_type_has_expectations_of_its_own():
     half, other = (dataclasses.replace(wide, dtype=dtype) for dtype in ("float16", "bfloat16"))
     assert expected(wide, TARGET, records_of(), portfolio=model).gain == pytest.approx(2.0, rel=0.3)
     assert expected(half, TARGET, records_of(), portfolio=model).gain == pytest.approx(30.0, rel=0.3)
-    assert expected(other, TARGET, records_of(), portfolio=model) is None, "nobody has measured any"
+    assert expected(other, TARGET, records_of(), portfolio=model) is None, "none was measured"
     assert expected(wide, TARGET, records_of(), portfolio=Portfolio()) is None
 
 
@@ -160,7 +160,7 @@ def test_what_is_far_comes_after_what_is_estimated_to_be_fast():
     assert starts(workload, TARGET, [far])[0].reason == "of least estimated cost"
 
 
-def test_a_device_name_tells_its_vectors_and_threads():
+def test_a_device_name_gives_its_vectors_and_threads():
     wide, narrow = cpu_of_device("some-cpu-avx512-8t"), cpu_of_device("some-cpu-neon-4t")
     assert (wide.vector_bytes, wide.threads) == (64, 8)
     assert (narrow.vector_bytes, narrow.threads) == (16, 4)
@@ -213,7 +213,7 @@ def test_a_damaged_file_is_a_broken_installation(text, tmp_path, monkeypatch):
         portfolio_file.shipped.__wrapped__()
 
 
-def test_what_cannot_be_written_is_told_before_it_is_made(capsys):
+def test_what_cannot_be_written_is_refused_before_it_is_made(capsys):
     with pytest.raises(SystemExit, match="2"):
         portfolio.main(["no such log", "--out", "."])
     assert "error: argument --out: . cannot be written: Is a directory; name another file" in capsys.readouterr().err

@@ -26,7 +26,7 @@ import torch
 
 from dwconv import native, settings
 from dwconv.errors import CannotBeCaptured
-from dwconv.kernels.cpu import telling_line
+from dwconv.kernels.cpu_build import telling_line
 from dwconv.measure.clock.timing import Call, Clock, CpuClock, Effort, InTurn, Lap
 from dwconv.problems.target import Target
 from dwconv.system.versions import can_build

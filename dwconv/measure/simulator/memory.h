@@ -225,7 +225,7 @@ class Requests {
     return requests_[at->second];
   }
 
-  // Shared memory gives each of 32 banks' 4-byte words in a turn: a wavefront. Lanes take part in groups that ask for
+  // Shared memory gives each of 32 banks' 4-byte words in a turn: a wavefront. Lanes take part in groups that request
   // 128 bytes; within a group, each bank takes as many turns as there are different words of it wanted.
   static void count_one(const Request& request, Counts& counts) {
     const unsigned bytes = unsigned(request.key[2]);

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from dwconv.errors import InvalidConfig
 from dwconv.kernels.artifact import Artifact, Extent
-from dwconv.kernels.cpu import describe
-from dwconv.kernels.cuda import lower
+from dwconv.kernels.cpu_build import describe
+from dwconv.kernels.cuda_build import lower
 from dwconv.kernels.entry import message
 from dwconv.kernels.kernel import Kernel
 from dwconv.measure.simulator.machine import COUNTED_BLOCKS, SimulatedGpu, SimulatorReport

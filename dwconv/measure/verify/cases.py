@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from dwconv.problems.kernel_inputs import Data, operands
-from dwconv.problems.reference import Answer, exact_answers, repeated, right_answers
+from dwconv.problems.right_answers import Answer, exact_answers, repeated, right_answers
 from dwconv.problems.workload import IMAGES, Workload
 from dwconv.records.record import Verdict
 from dwconv.system.memory import free_bytes

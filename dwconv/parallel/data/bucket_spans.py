@@ -1,4 +1,4 @@
-"""Spans: when the buckets of a step were sent and summed, and how much of the step that took.
+"""BucketSpans: when the buckets of a step were sent and summed, and how much of the step that took.
 
 rank 0   ─────●━━━━━━━━━━━━━━●───     ●: a bucket is sent here, and its sum is here
 rank 1   ──────────●━━━━━━━━━●───     from the later ● on it is on its way; before, rank 0 waits for rank 1
@@ -26,7 +26,7 @@ class BucketSpan(NamedTuple):
 
 
 @dataclass(kw_only=True)
-class Spans:
+class BucketSpans:
     """Of the buckets of some steps on this rank, by steps, in the order in which they are sent."""
 
     steps: list[list[BucketSpan]] = field(default_factory=list)
@@ -60,7 +60,7 @@ class InAStep(NamedTuple):
     """In which nothing was, but this rank had sent a bucket which another had not; on the rank that waits longest."""
 
 
-def in_a_step(spans: Spans, group: dist.ProcessGroup) -> InAStep:
+def in_a_step(spans: BucketSpans, group: dist.ProcessGroup) -> InAStep:
     """From as many steps on every rank of ``group``; each has to call it."""
     mine = (machine(), spans.steps, spans.began_s)
     everyones: list[Any] = [None] * dist.get_world_size(group)

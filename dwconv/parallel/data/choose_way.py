@@ -30,10 +30,10 @@ from torch import Tensor, nn
 from dwconv.discovery.step import ExampleStep, outputs_in
 from dwconv.discovery.unchanged import unchanged
 from dwconv.errors import InvalidChoice
-from dwconv.parallel.data.bucket_spans import Spans, in_a_step
-from dwconv.parallel.data.candidates import Compression, candidates, gradient_bytes, sent_as_bytes
+from dwconv.parallel.data.bucket_spans import BucketSpans, in_a_step
 from dwconv.parallel.data.sending import wrapped
 from dwconv.parallel.data.ways import Communication, CommunicationReport, WayTimes
+from dwconv.parallel.data.ways_to_try import Compression, gradient_bytes, sent_as_bytes, worth_trying
 from dwconv.parallel.joining import TimeLimit
 
 DEFAULT = Communication()
@@ -112,7 +112,7 @@ class _Choosing:
     def report(self) -> CommunicationReport:
         contest = self._contest
         megabytes = gradient_bytes(contest.model) / 2**20
-        by_size = candidates(megabytes, world=self._world, compression=contest.compression)
+        by_size = worth_trying(megabytes, world=self._world, compression=contest.compression)
         self._look()
         first = list(filter(_is_first, by_size[0]))
         least_s = self._cost_s(first, rounds=_ROUNDS[0]) + self._cost_s([DEFAULT], rounds=_SPAN_ROUNDS)
@@ -153,7 +153,7 @@ class _Choosing:
                 ways.append(way)
         seconds: dict[str, list[float]] = {}
         if len(ways) > 1:
-            spans = {way: Spans() if self._device.type == "cpu" else None for way in ways if way != DEFAULT}
+            spans = {way: BucketSpans() if self._device.type == "cpu" else None for way in ways if way != DEFAULT}
             with self._steps(ways, spans) as steps:
                 seconds = self._turns(steps, rounds=_ROUNDS_OF_SLOW)
             self._note(ways, seconds, spans)
@@ -192,7 +192,7 @@ class _Choosing:
         are in all, which the time is shared out to."""
         if not ways or (self._rows and not self._fits(len(ways))):
             return ways
-        spans = {way: Spans() if self._device.type == "cpu" else None for way in ways if way != DEFAULT}
+        spans = {way: BucketSpans() if self._device.type == "cpu" else None for way in ways if way != DEFAULT}
         with self._steps(ways, spans) as steps:
             seconds = self._turns(steps, rounds=1)
             if seconds[_LOCAL]:
@@ -205,7 +205,7 @@ class _Choosing:
 
     def _note(
         self, ways: Sequence[Communication], seconds: Mapping[str, Sequence[float]],
-        spans: Mapping[Communication, Spans | None],
+        spans: Mapping[Communication, BucketSpans | None],
     ) -> list[Communication]:  # fmt: skip
         """Makes rows of what was measured, and returns the other ways. ``seconds``: by name, as many of each."""
         measured = [way for way in ways if seconds.get(str(way))]
@@ -214,16 +214,16 @@ class _Choosing:
         self._rows += [self._row(_times(way, seconds), spans.get(way)) for way in measured]
         return [way for way in ways if way not in measured]
 
-    def _spans_of_the_default(self) -> Spans | None:
+    def _spans_of_the_default(self) -> BucketSpans | None:
         """By a wrapper with a hook, which the default does without; None on a GPU, and if there was no time."""
         if self._device.type != "cpu":
             return None
-        spans = Spans()
+        spans = BucketSpans()
         with self._steps([DEFAULT], {DEFAULT: spans}) as steps:
             seconds = self._turns(steps, rounds=_SPAN_ROUNDS)
         return spans if seconds.get(str(DEFAULT)) else None
 
-    def _row(self, times: WayTimes, spans: Spans | None) -> WayTimes:
+    def _row(self, times: WayTimes, spans: BucketSpans | None) -> WayTimes:
         way = times.communication
         times = replace(times, sent_bytes=way.sent_bytes(sent_as_bytes(self._contest.model, way), world=self._world))
         if spans is None:
@@ -245,7 +245,7 @@ class _Choosing:
 
     @contextmanager
     def _steps(
-        self, ways: Sequence[Communication], spans: Mapping[Communication, Spans | None]
+        self, ways: Sequence[Communication], spans: Mapping[Communication, BucketSpans | None]
     ) -> Iterator[dict[str, Step]]:
         """A step without communication, and one of each way, warmed up; of the first ways alone if the time is up
         before. ``spans``: where these note their buckets."""
@@ -263,7 +263,7 @@ class _Choosing:
             steps.clear()
             gc.collect()  # wrappers are circular, have memory as large as all gradients, and hooks on the parameters
 
-    def _warmed_up(self, way: Communication, spans: Spans | None) -> Step | None:
+    def _warmed_up(self, way: Communication, spans: BucketSpans | None) -> Step | None:
         # All ranks have the same parameters since the first look: to send them for each way takes as long as steps do.
         options = {**self._contest.options, "init_sync": False}
         model = wrapped(self._contest.model, way, spans=spans, **options)
@@ -276,7 +276,7 @@ class _Choosing:
     def _warm_up(self, way: Communication) -> int:
         return (1 if self._default_s > _SLOW_S else _WARM_UP) + (way.powersgd_rank is not None)
 
-    def _step(self, model: nn.Module, spans: Spans | None = None) -> None:
+    def _step(self, model: nn.Module, spans: BucketSpans | None = None) -> None:
         if spans is not None:
             spans.begin()
         self._contest.step(model)

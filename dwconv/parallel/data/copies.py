@@ -43,7 +43,7 @@ class Copies:
     def finish(self, begun: Any) -> Any:
         """The batch. On a GPU the stream of the step waits, not its thread, and the memory is not given to other
         tensors before that stream is done with it, although another stream allocated it. Objects with a ``to`` of
-        their own are moved here, by the step: nobody else can record their memory."""
+        their own are moved here, by the step: only it can record their memory."""
         moved, copied = begun
         if copied is None:
             return moved
@@ -195,7 +195,7 @@ def _copied(value: Any, kind: Any) -> Any:
     """A shallow copy of a dict, list or deque, also where its class is made from other arguments than its items."""
     try:
         return copy.copy(value)
-    except Exception:  # noqa: BLE001  code of the class, whose constructor wants something else
+    except Exception:  # noqa: BLE001  code of the class, whose constructor takes something else
         copied = kind.__new__(type(value))
         (kind.update if kind is dict else kind.extend)(copied, value)
         return copied

@@ -16,10 +16,10 @@ from torch.nn.parallel import DistributedDataParallel
 
 from dwconv.discovery.step import ExampleStep, check_model
 from dwconv.errors import InvalidArgument, InvalidChoice, InvalidWorkload
-from dwconv.parallel.data.candidates import Compression, gradient_bytes
 from dwconv.parallel.data.choose_way import DEFAULT, Contest, Loss, choose
 from dwconv.parallel.data.sending import wrapped
 from dwconv.parallel.data.ways import Communication, CommunicationReport
+from dwconv.parallel.data.ways_to_try import Compression, gradient_bytes
 from dwconv.parallel.joining import check_joined, check_same, described
 from dwconv.system import given
 

@@ -28,7 +28,7 @@ from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 
 from dwconv.errors import InvalidChoice
-from dwconv.parallel.data.bucket_spans import Spans
+from dwconv.parallel.data.bucket_spans import BucketSpans
 from dwconv.parallel.data.ways import Communication
 
 _WITH_TWO = ("reduce-scatter", "reduce-broadcast")
@@ -39,7 +39,7 @@ _ABOVE_0 = 1e-8
 
 
 def wrapped(
-    model: nn.Module, way: Communication, *, spans: Spans | None = None, **options: Any
+    model: nn.Module, way: Communication, *, spans: BucketSpans | None = None, **options: Any
 ) -> DistributedDataParallel:
     """``model`` on every rank, its gradients sent this way. ``spans``: to note when buckets are sent. ``options`` are
     DistributedDataParallel's."""
@@ -70,7 +70,7 @@ def _needs_lane(way: Communication, device: torch.device) -> bool:
 # -- lanes -------------------------------------------------------------------------------------------------------------
 
 
-class Lane:
+class SendingLane:
     """A thread, and a group of the same ranks, for collectives that wait for others. Every rank of ``group`` has to
     make one at the same time."""
 
@@ -113,13 +113,13 @@ def _same_ranks_again(group: dist.ProcessGroup) -> dist.ProcessGroup:
     return own
 
 
-_lanes: WeakKeyDictionary[dist.ProcessGroup, Lane] = WeakKeyDictionary()
+_lanes: WeakKeyDictionary[dist.ProcessGroup, SendingLane] = WeakKeyDictionary()
 
 
-def _lane_of(group: dist.ProcessGroup) -> Lane:
+def _lane_of(group: dist.ProcessGroup) -> SendingLane:
     """All models of a group share one: their backward passes come in the same order on every rank."""
     if group not in _lanes or not _lanes[group].is_open:
-        _lanes[group] = Lane(group)
+        _lanes[group] = SendingLane(group)
     return _lanes[group]
 
 
@@ -157,7 +157,9 @@ def _result_of(promised: Future[_Ended]) -> Tensor:
 class _Hook:
     """Sends buckets of one model."""
 
-    def __init__(self, group: dist.ProcessGroup, way: Communication, *, lane: Lane | None, spans: Spans | None) -> None:
+    def __init__(
+        self, group: dist.ProcessGroup, way: Communication, *, lane: SendingLane | None, spans: BucketSpans | None
+    ) -> None:
         self._group, self._way, self._lane, self._spans = group, way, lane, spans
         self._world = dist.get_world_size(group)
         self._members: Sequence[int] = dist.get_process_group_ranks(group)
@@ -231,7 +233,7 @@ class _Hook:
             self._held.clear()
         return promised.then(_result_of)
 
-    def _scatter_and_gather(self, sent: Tensor, gradients: Tensor, lane: Lane) -> Future[Tensor]:
+    def _scatter_and_gather(self, sent: Tensor, gradients: Tensor, lane: SendingLane) -> Future[Tensor]:
         """gloo's own reduce-scatter is an all-reduce, of which most is thrown away. So each rank sends all others their
         parts, and adds up what it gets: in the order of the ranks, hence always to the same bits."""
         padded = _padded(sent, self._world)
@@ -246,7 +248,7 @@ class _Hook:
 
         return lane.run(rest)
 
-    def _reduce_and_broadcast(self, sent: Tensor, gradients: Tensor, lane: Lane, *, root: int) -> Future[Tensor]:
+    def _reduce_and_broadcast(self, sent: Tensor, gradients: Tensor, lane: SendingLane, *, root: int) -> Future[Tensor]:
         first = dist.reduce(sent, self._members[root], group=self._group, async_op=True)
 
         def rest() -> Tensor:

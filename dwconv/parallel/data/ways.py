@@ -78,8 +78,8 @@ class WayTimes:
     exposed_us: float
     """What a step takes longer than the one without communication beside it."""
     exposed_share: float
-    """The same over the time of the step without communication. It compares what was measured at different moments, of
-    a machine that other work makes slower at times."""
+    """``exposed_us`` over the time of the step without communication. It compares what was measured at different
+    moments, of a machine that other work makes slower at times."""
     rounds: int
     transfer_us: float | None = None
     """The time in a step in which gradients were on their way: from the moment that the last rank sent a bucket, to the

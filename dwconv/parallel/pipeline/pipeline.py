@@ -39,15 +39,15 @@ from dwconv.parallel.pipeline.stages import (
     make_stages,
 )
 from dwconv.parallel.planning.pieces import pieces
-from dwconv.parallel.planning.plan import Plan
-from dwconv.parallel.planning.timeline import Event
+from dwconv.parallel.planning.pipeline_plan import Plan
+from dwconv.parallel.planning.trace_events import Event
 from dwconv.system import given
 
 TIMEOUT_S = 300.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class StepTimes:
+class RankStepTimes:
     """Where the time of this rank's last step went, in seconds."""
 
     step_s: float
@@ -161,7 +161,7 @@ class Pipeline:
         self._running = RunningStep(
             plan, self._stages, messages=grid.messages, edges=edges, device=example.device, step=self._step
         )
-        self.times: StepTimes | None = None
+        self.times: RankStepTimes | None = None
         """Of the last step."""
 
     # -- what a training loop calls -----------------------------------------------------------------------------------
@@ -183,7 +183,7 @@ class Pipeline:
             losses = self._running.run(inputs, targets, self._loss, watches=watches)
         exposed_s = sum(stage.gradients.finish() for stage in self._stages)
         step_s = time.perf_counter() - self._step.started_s
-        self.times = StepTimes(step_s=step_s, exposed_s=exposed_s, spans=tuple(self._step.spans))
+        self.times = RankStepTimes(step_s=step_s, exposed_s=exposed_s, spans=tuple(self._step.spans))
         return self._over_ranks(losses)
 
     def _check_given(self, x: Tensor | None, target: Tensor | None) -> None:

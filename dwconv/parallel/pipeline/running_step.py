@@ -1,6 +1,6 @@
 """Runs the passes of this rank, in the order of its plan: each as soon as its input has come, sending beside.
 
-receives     ┄┄┄ activations 0 ┄┄┄ 1 ┄┄┄ 2 ┄┄┄        asked for ahead of the passes that need them
+receives     ┄┄┄ activations 0 ┄┄┄ 1 ┄┄┄ 2 ┄┄┄        requested ahead of the passes that need them
 computes         wait │ forward 0 │ backward 0 │ …     in the order of ``actions``, as it is simulated
 sends                             ┄┄┄ gradients 0 ┄    nothing waits for them until the end of the step
 """
@@ -22,7 +22,7 @@ from torch import Tensor
 
 from dwconv.parallel.pipeline.running_stage import Boundary, RunningStage
 from dwconv.parallel.pipeline.spans import Sends, Span, Step
-from dwconv.parallel.planning.plan import Action, Plan, actions
+from dwconv.parallel.planning.pipeline_plan import Action, Plan, actions
 
 _AHEAD = 2
 """Messages of each kind that a rank has memory for before it needs them."""

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from dwconv.parallel.planning.timeline import Event
+from dwconv.parallel.planning.trace_events import Event
 
 Work = Literal["forward", "backward", "dgrad", "wgrad", "wait", "send", "reduce"]
 Sends = Literal["activations", "gradients"]

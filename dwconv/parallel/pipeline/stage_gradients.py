@@ -26,7 +26,7 @@ from dwconv.errors import StageFailed
 from dwconv.parallel.data.sending import sender
 from dwconv.parallel.data.ways import Communication
 from dwconv.parallel.pipeline.spans import Span, Step
-from dwconv.parallel.planning.plan import BUCKET_BYTES
+from dwconv.parallel.planning.pipeline_plan import BUCKET_BYTES
 
 DEFAULT = Communication()
 

@@ -20,7 +20,7 @@ from dwconv.parallel.data.ways import Communication
 from dwconv.parallel.pipeline.running_stage import Boundary, RunningStage, StageModule
 from dwconv.parallel.pipeline.spans import Sends, Step
 from dwconv.parallel.pipeline.stage_gradients import DEFAULT, StageGradients
-from dwconv.parallel.planning.plan import Plan, check_plan, why_not
+from dwconv.parallel.planning.pipeline_plan import Plan, check_plan, why_not
 from dwconv.parallel.planning.split_backward import can_split
 
 

@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from dwconv.errors import NoPlan
 from dwconv.parallel.planning.compare import SimulatedPlan, propose
-from dwconv.parallel.planning.plan import LayerCost
+from dwconv.parallel.planning.pipeline_plan import LayerCost
 from dwconv.parallel.planning.shape import Shape
 
 BANDWIDTHS_GBIT_S = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)

@@ -11,9 +11,17 @@ from dataclasses import dataclass
 
 from dwconv.errors import NoPlan
 from dwconv.parallel.planning.partition import partition
-from dwconv.parallel.planning.plan import COPIES_OF_PARAMETERS, LayerCost, Link, Plan, Stage, stage_cost, why_not
+from dwconv.parallel.planning.pipeline_plan import (
+    COPIES_OF_PARAMETERS,
+    LayerCost,
+    Link,
+    Plan,
+    Stage,
+    stage_cost,
+    why_not,
+)
 from dwconv.parallel.planning.shape import Shape
-from dwconv.parallel.planning.simulation import SimulatedStep, simulate
+from dwconv.parallel.planning.simulated_step import SimulatedStep, simulate_step
 
 SURELY = 1.1
 """Simulated steps of real ones are off by 10 % and less, but for few."""
@@ -88,7 +96,7 @@ def propose(
     candidates: list[SimulatedPlan] = []
     left_out: list[str] = []
     for plan in _plans(layers, shape, on_whole_share=on_whole_share, left_out=left_out):
-        candidate = SimulatedPlan(plan=plan, step=simulate(plan))
+        candidate = SimulatedPlan(plan=plan, step=simulate_step(plan))
         reason = why_not(plan) or _too_large(candidate.step, shape)
         if reason:
             left_out.append(f"{candidate.name}: {reason}")

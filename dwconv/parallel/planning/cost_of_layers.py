@@ -27,7 +27,7 @@ from dwconv.errors import DwconvWarning
 from dwconv.measure.clock.timing import CpuClock, Effort, time_in_turns
 from dwconv.parallel.planning import split_backward
 from dwconv.parallel.planning.fx_graph import runs
-from dwconv.parallel.planning.plan import LayerCost
+from dwconv.parallel.planning.pipeline_plan import LayerCost
 from dwconv.records.record import CONTENDED, Measurement
 
 _ROUND_S = 0.001

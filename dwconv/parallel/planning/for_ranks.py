@@ -13,7 +13,7 @@ from dwconv.parallel.joining import agreed, check_joined
 from dwconv.parallel.planning.compare import Proposal, propose
 from dwconv.parallel.planning.cost_of_layers import layer_costs
 from dwconv.parallel.planning.pieces import pieces
-from dwconv.parallel.planning.plan import Link, Plan
+from dwconv.parallel.planning.pipeline_plan import Link, Plan
 from dwconv.parallel.planning.shape import MICROBATCHES_A_RANK, Shape
 from dwconv.parallel.planning.split_backward import can_split
 from dwconv.system import given
@@ -48,7 +48,9 @@ def plan_for_ranks(
     if not isinstance(batch, Tensor):
         raise InvalidArgument(f"batch={given.shown(batch)} is no Tensor; give the batch of a step, of all ranks")
     if not isinstance(link, Link):
-        raise InvalidArgument(f"link={given.shown(link)} is no Link; give one of dwconv.parallel.planning.plan")
+        raise InvalidArgument(
+            f"link={given.shown(link)} is no Link; give one of dwconv.parallel.planning.pipeline_plan"
+        )
     for name, count in (("stages", stages), ("replicas", replicas), ("microbatches", microbatches)):
         if count is not None:
             given.whole(name, count, least=1)

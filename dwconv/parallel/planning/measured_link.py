@@ -20,7 +20,7 @@ from torch import Tensor
 
 from dwconv.errors import InvalidChoice
 from dwconv.parallel.joining import check_joined
-from dwconv.parallel.planning.plan import Link
+from dwconv.parallel.planning.pipeline_plan import Link
 
 _SMALL, _LARGE = 10, 2
 """Messages each way in a row, which make one measurement: ranks do not begin at the same moment."""
@@ -32,9 +32,9 @@ one that is measured alone."""
 
 
 def measured_link(*, device: torch.device | str = "cpu") -> Link:
-    """The same on every rank; each has to call it, and nothing else may use the link meanwhile. Takes three seconds, or
-    several messages of 256 KiB where these take longer. ``device``: of the messages. Raises InvalidChoice
-    where there is one rank."""
+    """The link between the ranks, measured. Each rank has to call it, and gets the same link; nothing else may use the
+    link meanwhile. Takes three seconds, or several messages of 256 KiB where these take longer. ``device``: of the
+    messages. Raises InvalidChoice where there is one rank."""
     check_joined()
     if dist.get_world_size() < 2:
         raise InvalidChoice("there is one rank, so there is no link; start more ranks, or state the link")

@@ -21,7 +21,7 @@ from functools import cache
 from itertools import accumulate, combinations, islice, pairwise
 
 from dwconv.errors import NoPlan
-from dwconv.parallel.planning.plan import (
+from dwconv.parallel.planning.pipeline_plan import (
     COPIES_OF_PARAMETERS,
     LayerCost,
     Plan,
@@ -32,7 +32,7 @@ from dwconv.parallel.planning.plan import (
     warmup,
 )
 from dwconv.parallel.planning.shape import Shape
-from dwconv.parallel.planning.simulation import SimulatedRanks
+from dwconv.parallel.planning.simulated_step import SimulatedRanks
 
 _FEW = 200
 """Plans of which each is simulated."""

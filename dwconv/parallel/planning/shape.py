@@ -1,4 +1,4 @@
-"""Shape: the form of a plan that is asked for, and the ranks that there are; the ways to divide them among stages."""
+"""Shape: the form that a plan is to have, and the ranks that there are; the ways to divide them among stages."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import combinations, pairwise
 
 from dwconv.errors import NoPlan
-from dwconv.parallel.planning.plan import Link, check_schedule
+from dwconv.parallel.planning.pipeline_plan import Link, check_schedule
 
 MICROBATCHES_A_RANK = 2
 _INTERLEAVED_STAGES_A_RANK = 2

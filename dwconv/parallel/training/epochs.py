@@ -15,8 +15,8 @@ from torch.utils.data import Subset
 from dwconv.parallel.training.batches import Batches
 from dwconv.parallel.training.checkpoints import Checkpoints
 from dwconv.parallel.training.datasets import Images
+from dwconv.parallel.training.forms import Trainer
 from dwconv.parallel.training.progress import StepsDone
-from dwconv.parallel.training.trainers import Trainer
 
 _APART = 1_000_003
 """Between the seeds of runs, so that their steps have others."""
@@ -38,7 +38,7 @@ class Epoch:
 
 
 @dataclass(kw_only=True)
-class Run:
+class TrainingRun:
     """One run on this rank."""
 
     trainer: Trainer

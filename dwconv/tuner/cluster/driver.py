@@ -21,7 +21,7 @@ from dwconv.problems.workload import Workload
 from dwconv.system import versions
 from dwconv.tuner.campaign import shared
 from dwconv.tuner.campaign_result import TunedDevices
-from dwconv.tuner.cluster.node import DeviceWork, Facts, Node, NodeLink, NodeReport, Setup
+from dwconv.tuner.cluster.node import DeviceWork, Node, NodeFacts, NodeLink, NodeReport, Setup
 from dwconv.tuner.results_table import PLAIN_LINE_EVERY_S, state, task_label
 from dwconv.tuner.search.search_result import ctrl_c_waits
 
@@ -119,7 +119,7 @@ class _Driver:
             self._lose(node, str(error))
 
     def _take_facts(self, node: Node, facts: object) -> None:
-        assert isinstance(facts, Facts)
+        assert isinstance(facts, NodeFacts)
         there = next((each for each in self._nodes.values() if each.alive and each.place == facts.place), None)
         if there is not None:
             raise NodeLost(f"it is in the same place as {there.name}, and only one may measure there")

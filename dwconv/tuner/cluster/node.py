@@ -18,7 +18,7 @@ from dwconv.records.line import decode, encode
 from dwconv.records.record import TuningRecord
 from dwconv.tuner.campaign import Campaign
 from dwconv.tuner.search.search_result import Budget, Stop, TuningResult
-from dwconv.tuner.user_choices import Choices
+from dwconv.tuner.user_choices import UserChoices
 
 Lines = tuple[bytes, ...]
 
@@ -30,13 +30,13 @@ class Setup:
     target: str
     """As after ``--target``; ``auto`` is the kind of device that the node was given."""
     fast_math: bool
-    choices: Choices
+    choices: UserChoices
     jobs: int | None = None
     """Builds at a time on each node, whatever ``choices`` say; None for as many as it has cores."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Facts:
+class NodeFacts:
     """What a node is."""
 
     target: Target
@@ -115,7 +115,7 @@ class DeviceWork:
     """What is left to tune on the nodes with devices of one name, and what they have found. Each workload is tuned
     once, by one of the nodes. Raises NoTemplate if none can be, LogError if the log cannot be written."""
 
-    def __init__(self, counts: Mapping[Workload, int], target: Target, choices: Choices, *, network: bool) -> None:
+    def __init__(self, counts: Mapping[Workload, int], target: Target, choices: UserChoices, *, network: bool) -> None:
         self.campaign = Campaign(counts, target, choices, network=network)
         self.nodes: list[Node] = []
 

@@ -21,7 +21,7 @@ from dwconv.system import interpreter
 if TYPE_CHECKING:
     import ray
 
-WORKER = "dwconv.tuner.cluster.worker:NodeWorker"
+WORKER = "dwconv.tuner.cluster.node_worker:NodeWorker"
 _MOST_SAID = 300
 _ANSWER_S = 10.0
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from dwconv.records.record import TuningRecord
 from dwconv.schedules.space import Config
 from dwconv.tuner.search.search_result import Stop
-from dwconv.tuner.search.spaces import Features, SpaceUnion, Unvisited
+from dwconv.tuner.search.space_union import Features, SpaceUnion, Unvisited
 
 Numbers = NDArray[np.float64]
 Prior = Callable[[Config], float]

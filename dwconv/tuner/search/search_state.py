@@ -20,7 +20,7 @@ from dwconv.records.record import Status, TuningRecord
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import Candidate
 from dwconv.tuner.search.search_result import Budget, Stop, TuningResult
-from dwconv.tuner.search.spaces import SpaceUnion
+from dwconv.tuner.search.space_union import SpaceUnion
 
 _SLOWER = 1.3
 """The machine may have been busy if the baseline took this many times as long as usual."""
@@ -240,7 +240,7 @@ class SearchState:
         self._doing = what
         self._tell()
 
-    # -- what to tell --------------------------------------------------------------------------------------------
+    # -- what to show --------------------------------------------------------------------------------------------
 
     def _tell(self) -> None:
         if self._progress:

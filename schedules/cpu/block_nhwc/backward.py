@@ -26,7 +26,7 @@ from tvm import s_tir, tirx
 from dwconv.schedules.activations import ON_CPU
 from dwconv.schedules.cpu.block_nhwc.cut import FusedBlockCut
 from dwconv.schedules.cpu.block_nhwc.kernel import BlockKernel
-from dwconv.schedules.cpu.block_nhwc.norms import SCALE, CpuNormTensors, Held, Parts, channel_loop, totals
+from dwconv.schedules.cpu.block_nhwc.norms import SCALE, CpuNormTensors, Held, SumParts, channel_loop, totals
 from dwconv.schedules.cpu.block_nhwc.tasks import Ring, RowsTask, parts_of_tasks, tasks
 from dwconv.schedules.cpu.emit.vectors import Accumulators, NumberedVector, sum_in_pairs
 from dwconv.schedules.cpu.emit.words import load, prefetch, scratch, store_rounded
@@ -131,7 +131,7 @@ class CpuBlockBackward(BlockKernel):
             for vector in channel_loop(self.vectors, self.partial):
                 norm.add_images(self.n, vector)
 
-    def finish(self, norm: CpuNormTensors, parts: Parts, *, first: int) -> None:
+    def finish(self, norm: CpuNormTensors, parts: SumParts, *, first: int) -> None:
         """dγ, dβ and what the gradient before the norm takes, from the sums of parts in rows from ``first`` on."""
         for vector in channel_loop(self.vectors, self.partial):
             total, dot = totals(self.vectors, self.partial, parts, vector, [first + TOTAL, first + DOT])

@@ -21,7 +21,7 @@ the number of its terms."""
 
 
 @dataclass(frozen=True)
-class RowBlocks:
+class BlocksOfRows:
     """``rows`` rows in blocks of ``block_rows``, of which the last may be lower."""
 
     rows: Any
@@ -29,7 +29,7 @@ class RowBlocks:
     blocks: Any
 
     @classmethod
-    def of(cls, rows: Any, block_rows: Any) -> RowBlocks:
+    def of(cls, rows: Any, block_rows: Any) -> BlocksOfRows:
         return cls(rows, block_rows, (rows + (block_rows - 1)) // block_rows)
 
 
@@ -43,7 +43,7 @@ class FusedBlockCut:
     target: CpuTarget
     any_axes: Axes | None = None
     """Those of a kernel of any size; so is the next."""
-    any_results: RowBlocks | None = None
+    any_results: BlocksOfRows | None = None
 
     @property
     def block(self) -> Block:
@@ -120,8 +120,8 @@ class FusedBlockCut:
         return self.vectors // self.block_vectors
 
     @property
-    def results(self) -> RowBlocks:
-        return self.any_results or RowBlocks.of(self.along.outputs, self.config.block_h)
+    def results(self) -> BlocksOfRows:
+        return self.any_results or BlocksOfRows.of(self.along.outputs, self.config.block_h)
 
     @property
     def prefetches(self) -> bool:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dwconv.problems.workload import IMAGES, Pass
-from dwconv.schedules.cpu.block_nhwc.cut import BAND_PIXELS, FusedBlockCut, RowBlocks
+from dwconv.schedules.cpu.block_nhwc.cut import BAND_PIXELS, BlocksOfRows, FusedBlockCut
 from dwconv.schedules.cpu.block_nhwc.norms import (
     FIRST,
     PIVOT,
@@ -18,7 +18,7 @@ from dwconv.schedules.cpu.block_nhwc.norms import (
     CpuNormTensors,
     Held,
     NormedImages,
-    Parts,
+    SumParts,
     channel_loop,
     combined_moments,
     first_part,
@@ -49,7 +49,7 @@ class Pixels:
     """The pixels of images, in parts."""
 
     vectors: Vectors
-    parts: Parts
+    parts: SumParts
     first_image: Expr = None
     """None: they are of all images."""
 
@@ -186,7 +186,7 @@ class BlockKernel:
                 yield
         self.batch, (self.norm1, self.norm2) = NormedImages(self.n), norms
 
-    def find_statistics(self, norm: CpuNormTensors, parts: Parts) -> None:
+    def find_statistics(self, norm: CpuNormTensors, parts: SumParts) -> None:
         """Of a norm, from the moments of parts."""
         for vector in channel_loop(self.vectors, self.partial):
             mean, variance = combined_moments(self.vectors, self.partial, parts, vector)
@@ -213,8 +213,8 @@ class BlockKernel:
     def _pixels(self, rows: Expr, *others: Expr) -> Pixels:
         """In about as many blocks of rows, or of planes, as tasks of the convolution have."""
         columns = math.prod(others)
-        whole = RowBlocks.of(rows, _settled("block_rows", ceil_div(rows, self.cut.results.blocks)))
-        parts = Parts(
+        whole = BlocksOfRows.of(rows, _settled("block_rows", ceil_div(rows, self.cut.results.blocks)))
+        parts = SumParts(
             images=self.batch.count,
             blocks=_settled("blocks", whole.blocks),
             pixels=whole.block_rows * columns,

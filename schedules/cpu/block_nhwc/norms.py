@@ -73,7 +73,7 @@ class NormedImages:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Parts:
+class SumParts:
     """The parts of some images that sums were taken of: ``blocks`` of ``pixels`` pixels of each, the last of fewer."""
 
     images: Expr
@@ -124,7 +124,7 @@ def channel_loop(vectors: Vectors, partial: Any) -> Any:
         yield NumberedVector(number, bind("c", vectors.start(number)))
 
 
-def totals(vectors: Vectors, partial: Any, parts: Parts, vector: NumberedVector, rows: Sequence[Expr]) -> list[Expr]:
+def totals(vectors: Vectors, partial: Any, parts: SumParts, vector: NumberedVector, rows: Sequence[Expr]) -> list[Expr]:
     """The sums of some rows over all parts."""
     sums = Accumulators(vectors, len(rows))
     for part in serial("part", parts.count):
@@ -133,7 +133,7 @@ def totals(vectors: Vectors, partial: Any, parts: Parts, vector: NumberedVector,
     return [bind("total", sums[(number,)]) for number in range(len(rows))]
 
 
-def combined_moments(vectors: Vectors, partial: Any, parts: Parts, vector: NumberedVector) -> tuple[Expr, Expr]:
+def combined_moments(vectors: Vectors, partial: Any, parts: SumParts, vector: NumberedVector) -> tuple[Expr, Expr]:
     """(mean, variance) of all pixels, from the moments of parts."""
     slot, every = vectors.slot(vector.number), vectors.everywhere
     inverse = bind("inverse", ONE / parts.all_pixels)
@@ -151,7 +151,7 @@ def combined_moments(vectors: Vectors, partial: Any, parts: Parts, vector: Numbe
     return mean, bind("variance", sums[(1,)] * every(inverse))
 
 
-def _mean(vectors: Vectors, partial: Any, parts: Parts, part: Expr, slot: Expr) -> Expr:
+def _mean(vectors: Vectors, partial: Any, parts: SumParts, part: Expr, slot: Expr) -> Expr:
     inverse = bind("inverse", ONE / parts.pixels_of(part))
     at = parts.at(part)
     return bind("part_mean", partial[at, PIVOT, slot] + partial[at, FIRST, slot] * vectors.everywhere(inverse))

@@ -12,7 +12,7 @@ from tvm import tirx
 
 from dwconv.schedules.any_size import any_pieces
 from dwconv.schedules.cpu.block_nhwc.cut import BAND_PIXELS, FusedBlockCut, Tap
-from dwconv.schedules.cpu.block_nhwc.norms import Held, NormedImages, Parts, first_part, shifted
+from dwconv.schedules.cpu.block_nhwc.norms import Held, NormedImages, SumParts, first_part, shifted
 from dwconv.schedules.cpu.emit.vectors import NumberedVector, Vectors
 from dwconv.schedules.cpu.emit.words import parallel, scratch, settled
 from dwconv.schedules.emit import Expr, bind, least, most, nest, planes_met, serial, store
@@ -121,7 +121,7 @@ class RowsTask:
                 yield self.cut.tap(along, across), source, source_inner
 
     def all_tiles(self) -> Iterator[tuple[Expr, Expr, int, Expr]]:
-        """The same of all rows of a plane, with the row before."""
+        """The row, and the first column, the width and the vector of each tile, over all rows of a plane."""
         for inner in serial("inner_row", self.cut.across.outputs):
             for left, width, v in self.tiles():
                 yield inner, left, width, v
@@ -167,10 +167,10 @@ def tasks(cut: FusedBlockCut, vectors: Vectors, batch: NormedImages) -> Iterator
         )
 
 
-def parts_of_tasks(cut: FusedBlockCut, batch: NormedImages) -> Parts:
+def parts_of_tasks(cut: FusedBlockCut, batch: NormedImages) -> SumParts:
     """The parts that tasks take sums of."""
     rows, columns = cut.results, cut.across.outputs * cut.axes.columns.outputs
-    return Parts(
+    return SumParts(
         images=batch.count,
         blocks=rows.blocks,
         pixels=rows.block_rows * columns,

@@ -45,7 +45,7 @@ Row = Callable[[Any], "Expr | None"]
 their origin; None where all of them are padding. An expression only where a part of a row is staged."""
 
 
-class Rows(Protocol):
+class ReadRows(Protocol):
     """Where the rows of some planes are read."""
 
     def row(self, number: Expr, row: Expr, cell: Expr, *, is_tested: bool = False) -> Row:
@@ -53,8 +53,8 @@ class Rows(Protocol):
         ``is_tested``: whether it is only known when the kernel runs which of what they read is padding."""
         ...
 
-    def at_depth(self, depth: Expr) -> Rows:
-        """The same rows of the planes at another depth. Only planes of 2-D are staged."""
+    def at_depth(self, depth: Expr) -> ReadRows:
+        """These rows of the planes at another depth. Only planes of 2-D are staged."""
         ...
 
 

@@ -68,7 +68,7 @@ class Vectors:
         return self.everywhere(tirx.FloatImm("float32", 0.0))
 
     def everywhere(self, value: Expr) -> Expr:
-        """The same value in every lane."""
+        """A vector with ``value`` in every lane."""
         return value if self.lanes == 1 else tirx.Broadcast(value, self.lanes)
 
     def divided(self, span: Expr, divisor: int) -> Expr:
@@ -111,7 +111,7 @@ class Accumulators:
     """Vector registers, indexed by small known integers, zero at first.
 
     Each is a small array of its own: TVM would put one that holds them all, or an array of vectors, on the heap, where
-    LLVM stores every sum whenever it cannot tell that a load reads something else."""
+    LLVM stores every sum whenever it cannot prove that a load reads something else."""
 
     def __init__(self, vectors: Vectors, *sizes: int) -> None:
         self._sizes = sizes

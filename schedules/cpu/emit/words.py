@@ -58,7 +58,7 @@ def scratch(name: str, *shape: Expr, dtype: DType = "float32") -> Any:
 
 
 def seen_as(tensor: Any, *shape: Expr) -> Any:
-    """The same numbers, as a tensor of another shape."""
+    """The memory of ``tensor``, as a tensor of another shape."""
     return T.decl_buffer(shape, tensor.dtype, data=tensor.data, align=ITEMSIZE[tensor.dtype])
 
 
@@ -79,7 +79,7 @@ def settled(name: str, value: Expr) -> Expr:
 
 
 def prefetch(tensor: Any, *at: Expr) -> None:
-    """Asks for the cache line of an element that will be read."""
+    """Requests the cache line of an element that will be read."""
     read, keep, data = 0, 3, 1
     T.evaluate(tirx.call_intrin("void", "tirx.prefetch", T.address_of(tensor[at]), read, keep, data))
 
@@ -111,8 +111,8 @@ def store_lanes(tensor: Any, value: Expr, live: Expr, *indices: Expr) -> None:
 
 
 def store_some(tensor: Any, value: Expr, count: Expr, *indices: Expr) -> None:
-    """The same as ``store_first``, of ``count`` lanes, which is only known when the kernel runs, in 16 bits: the parts
-    come out of memory."""
+    """Stores the first ``count`` lanes in 16 bits, where ``count`` is only known when the kernel runs: the parts come
+    out of memory."""
     lanes, (*row, column) = _lanes(value), indices
     kept = scratch("kept", lanes, dtype=tensor.dtype)
     store_rounded(kept, value, _span(0, lanes))

@@ -13,7 +13,8 @@ from dwconv.schedules.cpu.shared.limits import column_lanes, loads_per_read
 from dwconv.schedules.cpu.shared.row_blocks import RowCut, block_width, column_blocks
 from dwconv.schedules.gather import Gather
 from dwconv.schedules.space import Config
-from dwconv.schedules.taps import Axis, TileRun, full_source_loops
+from dwconv.schedules.tap_loops import full_source_loops
+from dwconv.schedules.taps import Axis, TileRun
 
 FEW_WEIGHTS = 9
 """So many weights of a channel are loaded once for all of its plane, and kept in registers."""

@@ -30,7 +30,8 @@ from dwconv.schedules.cpu.shared.limits import (
     vector_registers,
 )
 from dwconv.schedules.space import Config
-from dwconv.schedules.taps import Axis, full_source_loops
+from dwconv.schedules.tap_loops import full_source_loops
+from dwconv.schedules.taps import Axis
 
 LOOP_TURNS = 5
 """Turns that it takes to begin and end a loop over source rows: its bounds are computed."""

@@ -22,7 +22,7 @@ from dwconv.problems.workload import Workload
 from dwconv.schedules.activations import ON_CPU
 from dwconv.schedules.any_size import at_any_size
 from dwconv.schedules.cpu.emit.loops import WHOLE_ROW, ColumnBlock, has_row, is_one, tile_columns, tile_rows
-from dwconv.schedules.cpu.emit.rows import InPlace, Plane, Rows, StagedPlanes, StagedSpan
+from dwconv.schedules.cpu.emit.rows import InPlace, Plane, ReadRows, StagedPlanes, StagedSpan
 from dwconv.schedules.cpu.emit.vectors import Accumulators, Vectors, interleave, load_columns, store_columns
 from dwconv.schedules.cpu.emit.words import argument, load, parallel, scratch, settled
 from dwconv.schedules.cpu.fprop_dgrad_nchw.cut import FEW_WEIGHTS, GatherNchwCut, loop_period
@@ -43,7 +43,8 @@ from dwconv.schedules.emit import (
 )
 from dwconv.schedules.gather import Gather
 from dwconv.schedules.space import Config
-from dwconv.schedules.taps import TileRun, full_source_loops
+from dwconv.schedules.tap_loops import full_source_loops
+from dwconv.schedules.taps import TileRun
 
 
 def schedule(workload: Workload, config: Config, target: CpuTarget) -> s_tir.Schedule:
@@ -64,7 +65,7 @@ def schedule(workload: Workload, config: Config, target: CpuTarget) -> s_tir.Sch
             columns = WHOLE_ROW
             if not is_one(column_blocks):
                 columns = ColumnBlock(bind("block", task % column_blocks), column_blocks)
-            block = RowBlock(tensors, cut, top, columns, runs, scratch_of(cut, tensors.vectors, runs))
+            block = ResultRows(tensors, cut, top, columns, runs, scratch_of(cut, tensors.vectors, runs))
             for turn in serial("plane", planes):
                 number = bind("number", task // blocks * planes + turn)
                 with when(True if planes == 1 else number < n * (groups * depths)):
@@ -86,7 +87,7 @@ def scratch_of(cut: GatherNchwCut, vectors: Vectors, runs: list[TileRun]) -> Sta
 
 
 @dataclass(frozen=True)
-class RowBlock:
+class ResultRows:
     """Rows of results from ``top`` on, or a block of the columns of a single one, in one plane after the other, and the
     scratch memory for them."""
 
@@ -113,7 +114,7 @@ class RowBlock:
                     )
                     tile.sum(weights)
 
-    def _read(self, first: Plane) -> Rows:
+    def _read(self, first: Plane) -> ReadRows:
         rows = self.cut.work.rows
         if self.staged is None:
             return InPlace(self.tensors.vectors, self.cut.work.columns, self.tensors.source, first)
@@ -147,7 +148,7 @@ class PlaneTile:
 
     tensors: PlaneTensors
     cut: GatherNchwCut
-    source: Rows
+    source: ReadRows
     plane: Plane
     """The plane of the results."""
     top: Expr
@@ -165,7 +166,7 @@ class PlaneTile:
             add_rows(sums, self.source.at_depth(depth), weights.at_tap(kd))
         self._store(sums)
 
-    def _add_rows_unrolled(self, sums: Accumulators, source: Rows, weights: ChannelWeights) -> None:
+    def _add_rows_unrolled(self, sums: Accumulators, source: ReadRows, weights: ChannelWeights) -> None:
         """All taps, straight code; one test for each row of the source keeps out of the padding."""
         rows = self.cut.work.rows
         for m in serial("m", self.cut.work.fan_in):
@@ -176,7 +177,7 @@ class PlaneTile:
                     with when(is_row):
                         self._add_row(sums, source, weights, m, row, row_pairs)
 
-    def _add_rows_in_loops(self, sums: Accumulators, source: Rows, weights: ChannelWeights) -> None:
+    def _add_rows_in_loops(self, sums: Accumulators, source: ReadRows, weights: ChannelWeights) -> None:
         """Loops over rows of the source, kernel columns unrolled. In every turn each row of the loop meets a kernel
         row: a weight of zero instead of a test would turn infinity into NaN."""
         rows = self.cut.work.rows
@@ -188,7 +189,7 @@ class PlaneTile:
                     pairs = [(out, bind("kh", kh + turn * step)) for out, kh, step in loop.meetings]
                     self._add_row(sums, source, weights, m, first + turn * loop.delta, pairs)
 
-    def _add_taps_in_loops(self, sums: Accumulators, source: Rows, weights: ChannelWeights) -> None:
+    def _add_taps_in_loops(self, sums: Accumulators, source: ReadRows, weights: ChannelWeights) -> None:
         """Of a single row: loops over taps, each turn with those that lie whole vectors of columns apart. What one of
         them reads for a vector of results the next reads for its neighbour: it is loaded once."""
         columns, lanes = self.cut.work.columns, self.tensors.vectors.lanes
@@ -212,7 +213,7 @@ class PlaneTile:
     def _add_row(
         self,
         sums: Accumulators,
-        source: Rows,
+        source: ReadRows,
         weights: ChannelWeights,
         m: Expr,
         row: Expr,

@@ -39,7 +39,7 @@ def gather_space(name: str, workload: Workload, target: CpuTarget) -> ConfigSpac
         preferred={
             "threads": target.threads,
             **preferred_staging(work),
-            "block_h": preferred_rows(work, batch=workload.batch * work.depths.outputs, threads=target.threads),
+            "block_h": preferred_block_h(work, batch=workload.batch * work.depths.outputs, threads=target.threads),
             **preferred_tile(work, target),
             **(preferred_row(work, workload, target) if work.axes.is_row else {}),
         },
@@ -90,7 +90,7 @@ def preferred_staging(work: Gather) -> dict[str, Value]:
     return {"stage": "scratch", "planes": 4}
 
 
-def preferred_rows(work: Gather, *, batch: int, threads: int) -> int:
+def preferred_block_h(work: Gather, *, batch: int, threads: int) -> int:
     """All rows, unless there are too few planes for the threads."""
     planes = batch * (work.channels // work.fan_out)
     blocks = max(1, -(-4 * threads // planes))

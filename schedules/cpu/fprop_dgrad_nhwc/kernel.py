@@ -264,7 +264,7 @@ class SourcePlane:
 
 
 def ascending(taps: TapLoop | None) -> TapLoop | None:
-    """The same taps in the order of what they meet."""
+    """``taps`` in the order of what they meet."""
     if taps is None or taps.delta > 0:
         return taps
     last = taps.count - 1

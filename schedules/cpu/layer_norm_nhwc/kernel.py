@@ -32,7 +32,7 @@ from dwconv.schedules.cpu.layer_norm_nhwc.cut import LayerNormCut
 from dwconv.schedules.cpu.layer_norm_nhwc.pixels import PixelNorm, Terms
 from dwconv.schedules.cpu.shared.limits import PARALLEL_SUMS
 from dwconv.schedules.cpu.wgrad_nhwc.kernel import PartOfSums, add_to_part
-from dwconv.schedules.cpu.wgrad_nhwc.reader import PixelReader, Share
+from dwconv.schedules.cpu.wgrad_nhwc.reader import PixelReader, SumShare
 from dwconv.schedules.cpu.wgrad_nhwc.sums import WeightResults
 from dwconv.schedules.emit import BATCH, Expr, bind, ceil_div, kernel, least, most, serial, store
 from dwconv.schedules.space import Config
@@ -200,7 +200,7 @@ class LayerNormBackward:
         cut, vectors = self.cut.weights, self.vectors
         reader = PixelReader(cut=cut, vectors=vectors, x=self.x, dy=OneImage(g))
         for numbers in vectors.several(0, vectors.count, at_a_time=cut.config.vectors_c):
-            share = Share(block=block, columns=WHOLE_ROW, vectors=vectors.numbered(numbers))
+            share = SumShare(block=block, columns=WHOLE_ROW, vectors=vectors.numbered(numbers))
             at = PartOfSums(partial=self.partial, part=task, image=image, depths=OutputRange(0, 1))
             add_to_part(reader, self.results, share, at=at)
 

@@ -17,13 +17,13 @@ from dwconv.problems.target import CpuTarget
 from dwconv.problems.workload import Workload
 from dwconv.schedules.any_size import at_any_size
 from dwconv.schedules.cpu.emit.loops import WHOLE_ROW, ColumnBlock, OutputRange, is_one, live_outputs, tile_columns
-from dwconv.schedules.cpu.emit.rows import InPlace, Plane, Rows, StagedPlanes
+from dwconv.schedules.cpu.emit.rows import InPlace, Plane, ReadRows, StagedPlanes
 from dwconv.schedules.cpu.emit.vectors import Accumulators, extent, load_columns, total
 from dwconv.schedules.cpu.emit.words import argument, parallel, scratch, store_rounded
 from dwconv.schedules.cpu.shared.limits import PARALLEL_SUMS
 from dwconv.schedules.cpu.shared.weight_gradient import RegisterTaps, pieces
 from dwconv.schedules.cpu.wgrad_nchw.cut import WgradNchwCut
-from dwconv.schedules.cpu.wgrad_nchw.tile import PlaneInputs, PlanePair
+from dwconv.schedules.cpu.wgrad_nchw.plane_pair import PlaneInputs, PlanePair
 from dwconv.schedules.emit import BATCH, Expr, bind, kernel, serial, store, taps_of
 from dwconv.schedules.space import Config
 from dwconv.schedules.taps import Axes
@@ -214,7 +214,7 @@ class ChannelGradient:
             for kw in serial("kw", taps) if self.inputs.cut.unroll == "group" else range(taps):
                 yield row, kw, bind("value", self.totals[row, kw, self.inputs.vectors.span(0)])
 
-    def _read(self, plane: Plane, top: Expr) -> Rows:
+    def _read(self, plane: Plane, top: Expr) -> ReadRows:
         inputs, rows = self.inputs, self.inputs.rows
         if self.staged is None:
             return InPlace(inputs.vectors, inputs.columns, inputs.x, plane)

@@ -19,7 +19,7 @@ from dwconv.schedules.cpu.emit.vectors import Accumulators, Vectors
 from dwconv.schedules.cpu.emit.words import argument, parallel, seen_as
 from dwconv.schedules.cpu.shared.limits import PARALLEL_SUMS
 from dwconv.schedules.cpu.wgrad_nhwc.cut import WeightCut
-from dwconv.schedules.cpu.wgrad_nhwc.reader import PixelReader, Share
+from dwconv.schedules.cpu.wgrad_nhwc.reader import PixelReader, SumShare
 from dwconv.schedules.cpu.wgrad_nhwc.sums import TapSums, WeightResults, tap_groups
 from dwconv.schedules.emit import BATCH, Expr, bind, ceil_div, divided, is_number, kernel, least, serial, size_of, store
 from dwconv.schedules.space import Config
@@ -51,7 +51,7 @@ def sum_by_channels(reader: PixelReader, results: WeightResults, n: Expr) -> Non
     cut, vectors, vectors_c = reader.cut, reader.vectors, reader.cut.config.vectors_c
     for task in parallel("task", ceil_div(vectors.count, vectors_c)):
         owned = vectors.numbered([task * vectors_c + v for v in range(vectors_c)])
-        share = Share(block=OutputRange(0, cut.work.rows.outputs), columns=WHOLE_ROW, vectors=owned)
+        share = SumShare(block=OutputRange(0, cut.work.rows.outputs), columns=WHOLE_ROW, vectors=owned)
         for taps in tap_groups(cut):
             sums = TapSums(vectors, taps, vectors_c)
             for image in serial("image", n):
@@ -83,7 +83,7 @@ def sum_by_images(reader: PixelReader, results: WeightResults, partial: Any, n: 
                 columns = ColumnBlock(bind("block", unit % column_blocks), column_blocks)
             block = OutputRange(bind("top", top), bind("bottom", least(top + block_h, rows)))
             for numbers in vectors.several(0, vectors.count, at_a_time=cut.config.vectors_c):
-                share = Share(block=block, columns=columns, vectors=vectors.numbered(numbers))
+                share = SumShare(block=block, columns=columns, vectors=vectors.numbered(numbers))
                 at = PartOfSums(partial=partial, part=task, image=image, depths=OutputRange(depth, depth + 1))
                 add_to_part(reader, results, share, at=at)
     return active
@@ -99,7 +99,7 @@ class PartOfSums:
     depths: OutputRange
 
 
-def add_to_part(reader: PixelReader, results: WeightResults, share: Share, *, at: PartOfSums) -> None:
+def add_to_part(reader: PixelReader, results: WeightResults, share: SumShare, *, at: PartOfSums) -> None:
     """Adds what a share gives to a part of all sums."""
     for taps in tap_groups(reader.cut):
         for planes in reader.planes(taps, at.image, at.depths):

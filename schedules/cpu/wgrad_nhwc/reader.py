@@ -30,7 +30,7 @@ class XAndDyPlanes:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Share:
+class SumShare:
     """What is summed at the same time: rows of a plane, or a block of the columns of one, in some vectors of
     channels."""
 
@@ -79,7 +79,7 @@ class PixelReader:
             x_depth = axes.depths.origin(depth) + axes.depths.shift + taps.kd * axes.depths.step
             yield XAndDyPlanes(x=(image, *axes.index(x_depth)), dy=(image, *axes.index(depth)))
 
-    def add_rows(self, sums: TapSums, share: Share, *, planes: XAndDyPlanes) -> None:
+    def add_rows(self, sums: TapSums, share: SumShare, *, planes: XAndDyPlanes) -> None:
         """Adds what a share gives; of a single kernel row, only those rows that it meets."""
         taps = sums.taps
         if taps.is_one_row:
@@ -93,7 +93,7 @@ class PixelReader:
                 self._prefetch(taps, share, tile, planes=planes)
             self._add(sums, share, tile, planes=planes)
 
-    def _pixels(self, taps: RegisterTaps, share: Share) -> Iterator[GradientTile]:
+    def _pixels(self, taps: RegisterTaps, share: SumShare) -> Iterator[GradientTile]:
         """Loops over the dy that a single tap, whose column is a turn of a loop, meets."""
         columns = self.cut.work.columns
         reads: Reads = [(taps.kw * columns.step + columns.shift, [(0, 0)])]
@@ -102,7 +102,7 @@ class PixelReader:
             for column in serial("column", live.first, live.stop):
                 yield GradientTile(top=row, left=column, reads=reads)
 
-    def _group_tiles(self, taps: RegisterTaps, share: Share) -> Iterator[GradientTile]:
+    def _group_tiles(self, taps: RegisterTaps, share: SumShare) -> Iterator[GradientTile]:
         """Loops over the dy that a group of taps, whose first column is a turn of a loop, meets: tiles of those that
         meet no padding, and one by one those beside them, which may."""
         columns, width = self.cut.work.columns, self.cut.config.tile_w
@@ -124,7 +124,7 @@ class PixelReader:
             for column in serial("column", left_over, meeting.any.stop):
                 yield tile(row, column, 1, is_edge=True)
 
-    def _tiles(self, taps: RegisterTaps, share: Share) -> Iterator[GradientTile]:
+    def _tiles(self, taps: RegisterTaps, share: SumShare) -> Iterator[GradientTile]:
         """Loops over tiles of dy, in the ``order`` of the configuration."""
         columns = self.cut.work.columns.part(taps.kw, taps.width)
         for runs in self._column_cuts(columns):
@@ -156,7 +156,7 @@ class PixelReader:
         middle = bind("middle", stop - (stop - first) % height)
         return [(height, lambda: tile_tops(height, first, middle)), (1, lambda: serial("row", middle, stop))]
 
-    def _add(self, sums: TapSums, share: Share, tile: GradientTile, *, planes: XAndDyPlanes) -> None:
+    def _add(self, sums: TapSums, share: SumShare, tile: GradientTile, *, planes: XAndDyPlanes) -> None:
         rows, columns, taps = self.cut.work.rows, self.cut.work.columns, sums.taps
         outputs = range(tile.width) if taps.sums_dy else sorted({out for _, pairs in tile.reads for out, _ in pairs})
         dy_rows = [self._row(self.dy, *planes.dy, tile.top + row) for row in range(tile.height)]
@@ -185,8 +185,8 @@ class PixelReader:
                                 for out, b in pairs:
                                     sums.add(a, b, v, value * gradient[row, out, v])
 
-    def _prefetch(self, taps: RegisterTaps, share: Share, tile: GradientTile, *, planes: XAndDyPlanes) -> None:
-        """Asks for what the tile ``prefetch`` rows below is the first to read: rows of dy, the rows of x that each of
+    def _prefetch(self, taps: RegisterTaps, share: SumShare, tile: GradientTile, *, planes: XAndDyPlanes) -> None:
+        """Requests what the tile ``prefetch`` rows below is the first to read: rows of dy, the rows of x that each of
         them adds, and of their columns those that the tiles to the left and right leave."""
         rows, columns, multiplier = self.cut.work.rows, self.cut.work.columns, self.cut.work.multiplier
         new_columns = tile.width * columns.up

@@ -129,7 +129,7 @@ def weight_gradient_rules(work: WeightGradient, target: CpuTarget) -> list[Rule]
             lambda config: config.unroll == "group" and config.order != "hw",
         ),
         Rule(
-            "taps in loops read one column at a time: there is little to ask for",
+            "taps in loops read one column at a time: there is little to prefetch",
             lambda config: config.unroll != "kw" and cut(config).prefetch > 0,
         ),
         code_within_limit(lambda config: cut(config).code_size),

@@ -30,7 +30,7 @@ from dwconv.schedules.cuda.block_nhwc.channels import (
 from dwconv.schedules.cuda.block_nhwc.cut import NORM_ROWS, BlockCut
 from dwconv.schedules.cuda.block_nhwc.pixels import map_pixels, sum_terms
 from dwconv.schedules.cuda.block_nhwc.sums import DOT, TOTAL, Partial, combine_norm, combine_weights
-from dwconv.schedules.cuda.block_nhwc.tiles import SharedMemory, Tile, TilePlace, row_values, tile_places
+from dwconv.schedules.cuda.block_nhwc.tiles import SharedMemory, ThreadTile, TilePlace, row_values, tile_places
 from dwconv.schedules.cuda.emit.words import Registers, argument, as_one_axis, barrier, in_float32, span, zero
 from dwconv.schedules.emit import BATCH, Expr, all_of, kernel, when
 
@@ -172,7 +172,7 @@ class GpuBlockBackward(PassTensors):
 class BlockBackwardThread:
     """One thread's tile of pixels of x."""
 
-    def __init__(self, *, cut: BlockCut, place: TilePlace, tile: Tile, memory: SharedMemory, table: Any) -> None:
+    def __init__(self, *, cut: BlockCut, place: TilePlace, tile: ThreadTile, memory: SharedMemory, table: Any) -> None:
         self._cut, self._place, self._tile, self._memory, self._table = cut, place, tile, memory, table
         sizes = (cut.tile_h, cut.tile_w, cut.vector_c)
         self._x, self._gradient = Registers("x", *sizes, dtype=cut.workload.dtype), Registers("gradient", *sizes)

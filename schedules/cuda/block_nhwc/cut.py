@@ -19,8 +19,8 @@ from dwconv.schedules.taps import Axes, Axis
 AHEAD = 4
 """Vectors of an image that a thread has on their way at a time."""
 STAGED_AHEAD = 8
-"""The same where a thread stages a patch, before it needs its registers for sums; twice as many of 16 bits that it
-copies."""
+"""Vectors that a thread has on their way while it stages a patch, before it needs its registers for sums; twice as
+many of 16 bits that it copies."""
 MOMENT_ROWS = 4
 """Of the moments of a part: two sums, the number of pixels, and the pivot."""
 NORM_ROWS = 2

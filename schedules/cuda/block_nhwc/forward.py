@@ -17,7 +17,7 @@ from dwconv.schedules.cuda.block_nhwc.channels import NORMALISED, GpuNormTensors
 from dwconv.schedules.cuda.block_nhwc.cut import MOMENT_ROWS, BlockCut
 from dwconv.schedules.cuda.block_nhwc.pixels import map_pixels, sum_moments
 from dwconv.schedules.cuda.block_nhwc.sums import Moments, Partial, combine_moments
-from dwconv.schedules.cuda.block_nhwc.tiles import SharedMemory, Tile, TilePlace, row_values, tile_places
+from dwconv.schedules.cuda.block_nhwc.tiles import SharedMemory, ThreadTile, TilePlace, row_values, tile_places
 from dwconv.schedules.cuda.emit.words import Registers, argument, as_one_axis, barrier, in_float32
 from dwconv.schedules.emit import BATCH, Expr, kernel, when
 
@@ -103,7 +103,7 @@ class GpuBlockForward(PassTensors):
             has_channels = place.has_channels
             moments.leave(self.partial, place.part, place.channel, place.mates, has_channels=has_channels)
 
-    def _store(self, tile: Tile, sums: Registers, moments: Moments | None) -> None:
+    def _store(self, tile: ThreadTile, sums: Registers, moments: Moments | None) -> None:
         cut = self.cut
         for row in range(cut.tile_h):
             for column in range(cut.tile_w):

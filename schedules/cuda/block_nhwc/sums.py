@@ -18,7 +18,7 @@ from tvm import tirx
 
 from dwconv.schedules.cuda.block_nhwc.channels import GpuNormTensors, kept, quotient
 from dwconv.schedules.cuda.block_nhwc.cut import ADDING_LANES, MOMENT_ROWS, NORM_ROWS, BlockCut, adding_shares
-from dwconv.schedules.cuda.emit.split_sum import added_parts, sum_over_threads
+from dwconv.schedules.cuda.emit.split_sum import sum_over_threads, sums_of_parts
 from dwconv.schedules.cuda.emit.words import Registers, barrier, blocks, shared
 from dwconv.schedules.emit import Expr, all_of, store, when
 
@@ -202,7 +202,7 @@ def _added(
             return terms(part, channel, row)
 
         shares = adding_shares(parts)
-        for channel, exists, is_first, totals in added_parts(
+        for channel, exists, is_first, totals in sums_of_parts(
             "total", of_row, parts=parts, sums=sums, results=channels, lanes=ADDING_LANES, shares=shares,
             is_whole=channels % ADDING_LANES == 0,
         ):  # fmt: skip

@@ -29,7 +29,7 @@ from dwconv.schedules.emit import Expr, all_of, divided, inside, least, serial, 
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tile:
+class ThreadTile:
     """A block's tile of an image, and a thread's part of it."""
 
     cut: BlockCut
@@ -78,7 +78,7 @@ class TilePlace(VectorPlace):
     def mates(self) -> Mates:
         return self.mates_of(self.strip, self.cut.strips)
 
-    def tiles(self, n: Expr) -> Iterator[Tile]:
+    def tiles(self, n: Expr) -> Iterator[ThreadTile]:
         cut, rows, columns = self.cut, self.cut.rows, self.cut.columns
         (thread_h, thread_w), down = self.thread, self.cut.rows.tiles
         all_tiles = in_register("tiles", n * down)
@@ -91,7 +91,7 @@ class TilePlace(VectorPlace):
             image = in_register("image", tirx.truncdiv(number, down)) if down > 1 else number
             block_h = in_register("block_h", number - image * down) if down > 1 else 0
             top = in_register("top", block_h * rows.block + thread_h * cut.tile_h)
-            yield Tile(
+            yield ThreadTile(
                 cut=cut,
                 patch=image * (rows.axis.inputs * columns.axis.inputs),
                 patch_top=in_register("patch_top", block_h * rows.block_step + rows.spanned[0]),
@@ -122,7 +122,7 @@ def tile_places(cut: BlockCut) -> Iterator[TilePlace]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Staged:
+class StagedValues:
     """What a thread is about to put into the patch: values of images, and the row and column that they are of."""
 
     values: Registers
@@ -189,7 +189,7 @@ class SharedMemory:
                 store(self.weights, in_float32(w[first + at]), at % cut.taps * cut.weight_pitch + at // cut.taps)
 
     def stage(
-        self, tile: Tile, images: Sequence[Any], prepare: Callable[[], Callable[[Sequence[Expr], int], Expr]]
+        self, tile: ThreadTile, images: Sequence[Any], prepare: Callable[[], Callable[[Sequence[Expr], int], Expr]]
     ) -> None:
         """The patch of a tile, from ``images`` of what the convolution reads. ``prepare`` gives what makes a value of
         theirs in a lane."""
@@ -202,7 +202,7 @@ class SharedMemory:
                 inside(pixel[1], columns.axis.inputs) if columns.reads_padding else True,
             )
 
-        def fetch(held: Staged, item: Expr) -> Expr:
+        def fetch(held: StagedValues, item: Expr) -> Expr:
             pixel = held.pixel
             row, column = divided(item, columns.spanned[1])
             pixel[0], pixel[1] = tile.patch_top + row, tile.patch_left + column
@@ -215,7 +215,7 @@ class SharedMemory:
                 held.values.put((number, 0), value, lanes=lanes)
             return item
 
-        def put(held: Staged, item: Expr) -> None:
+        def put(held: StagedValues, item: Expr) -> None:
             at = (item * cut.threads_c + place.thread_c) * lanes
             if cut.copies_patch:
                 held.values.save((0, 0), self.patch, at, lanes=lanes)
@@ -237,7 +237,7 @@ class SharedMemory:
                 thread=place.strip,
                 threads=cut.strips,
                 most=cut.staged_ahead,
-                value=lambda: Staged(
+                value=lambda: StagedValues(
                     values=Registers("staged", len(images), lanes, dtype=cut.workload.dtype),
                     pixel=Registers("pixel", 2, dtype="int32"),
                 ),

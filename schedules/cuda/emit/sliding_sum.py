@@ -65,7 +65,7 @@ class Reach:
 
 @dataclass(frozen=True, kw_only=True)
 class AnyReach(Reach):
-    """The same on an axis of any size, where there is the tile."""
+    """A tile on an axis of any size, where there is the tile."""
 
     axis: AnyAxis
     least: int

@@ -51,7 +51,7 @@ def sum_over_threads(
             barrier()
 
 
-def added_parts(
+def sums_of_parts(
     name: str, terms: Callable[[Expr, Expr], Sequence[Expr]], *, parts: int, sums: int, results: Expr, lanes: int,
     shares: int, is_whole: bool,
 ) -> Iterator[tuple[Expr, Expr, Expr, Registers]]:  # fmt: skip
@@ -83,7 +83,7 @@ def add_parts(parts: Any, totals: Sequence[Any], *, count: int, dtype: str) -> N
     other, are the results; all flat."""
     sizes = [size_of(total.shape[0]) for total in totals]
     results = sum(sizes)
-    for result, _, is_first, added in added_parts(
+    for result, _, is_first, added in sums_of_parts(
         "added", lambda part, result: [parts[part * results + result]], parts=count, sums=1, results=results,
         lanes=ADDING_LANES, shares=adding_shares(count), is_whole=False,
     ):  # fmt: skip

@@ -21,7 +21,15 @@ from tvm.script.ir_builder import tirx as T
 from dwconv.problems.workload import DType
 from dwconv.schedules.cuda.emit.words import Registers, copy_async, in_register, span, turns, unrolled
 from dwconv.schedules.cuda.gpu.hardware import LEAST_COPY_BYTES, VECTOR_BYTES
-from dwconv.schedules.cuda.gpu.tensor_cores import MULTIPLIED, PIXELS, UNIT, Planes, Sharing, StagedMaps, WaitingPixels
+from dwconv.schedules.cuda.gpu.tensor_cores import (
+    MULTIPLIED,
+    PIXELS,
+    UNIT,
+    BlockMaps,
+    Sharing,
+    StagedMaps,
+    WaitingPixels,
+)
 from dwconv.schedules.emit import Expr, all_of, inside, store, when
 
 
@@ -33,7 +41,7 @@ def load_matrices(into: Sequence[Expr], source: Any, at: Expr, *, transposed: bo
 
 
 def load_matrices_at(into: Sequence[Expr], address: Expr, *, transposed: bool = False) -> None:
-    """The same from an address, which may be a number that ``start_of`` has given."""
+    """Loads matrices from an address, which may be a number that ``start_of`` has given."""
     load = T.ptx.ldmatrix.sync.aligned.m8n8
     load = {1: load.x1, 2: load.x2, 4: load.x4}[len(into)]
     load = load.trans if transposed else load
@@ -75,7 +83,7 @@ def shared_out(sharing: Sharing, thread: Expr) -> Iterator[tuple[Expr, Expr]]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Movers:
+class MovingThreads:
     """Threads that bring what a block has of some images into shared memory, or out of it."""
 
     thread: Expr
@@ -110,7 +118,7 @@ class Maps:
         strip, unit = (m // tiles, m % tiles * UNIT) if tiles > 1 else (m, 0)
         return self.row(strip // strips, strip % strips * self.held.tile_h) + unit
 
-    def copy(self, source: Any, movers: Movers) -> None:
+    def copy(self, source: Any, movers: MovingThreads) -> None:
         """Copies the rows from global memory, zeros where there is nothing, and into the pad after each: then
         neighbouring threads write neighbouring words."""
         held, lanes, dtype = self.held, self.held.lanes, source.dtype
@@ -152,9 +160,9 @@ class PixelMaps(Maps):
         pixel 1   A B C D E F G H     ◄─►    map b   … b B …     a word of each map
     """
 
-    planes: Planes
+    planes: BlockMaps
 
-    def copy(self, source: Any, movers: Movers) -> None:
+    def copy(self, source: Any, movers: MovingThreads) -> None:
         """Copies the rows from global memory, (n, H, W, C), zeros where there is nothing, and what comes next into the
         pad after each."""
         for pair in self._pairs(movers, with_pads=True):
@@ -171,8 +179,8 @@ class PixelMaps(Maps):
                     store(self.staged, words.vector((channel, 0), PIXELS), self._word(pair, image, channel))
 
     def take_apart(self, waiting: Waiting, *, warp: Expr, warps: int, lane: Expr) -> None:
-        """The same, by warps, of pixels that wait in shared memory: 8 of them with a vector of channels are a matrix,
-        whose columns are loaded. What is beside the map has to be zero already."""
+        """Takes pixels that wait in shared memory apart into maps, by warps: 8 of them with a vector of channels are a
+        matrix, whose columns are loaded. What is beside the map has to be zero already."""
         held, laid, planes = self.held, waiting.laid, self.planes
         for row, group in shared_out(laid.sharing_of_warps(warps), warp):
             loaded = waiting.first + group * laid.group_elements + row * laid.row_elements + lane * UNIT
@@ -190,7 +198,7 @@ class PixelMaps(Maps):
                         at = stored + (image * held.image_units + unit + each) * UNIT
                         store(self.staged, tirx.reinterpret(f"{self.staged.dtype}x2", words[each]), span(at, PIXELS))
 
-    def write(self, result: Any, movers: Movers) -> None:
+    def write(self, result: Any, movers: MovingThreads) -> None:
         for pair in self._pairs(movers, with_pads=False):
             for image in unrolled("image", self.held.images):
                 with when(movers.exists(image, pair.group)):
@@ -206,12 +214,12 @@ class PixelMaps(Maps):
                                 at = self._index(movers, image, pair, number)
                                 store(result, pixels.vector((number, 0), UNIT), *at)
 
-    def _index(self, movers: Movers, image: Expr, pair: Pair, number: int) -> tuple[Expr, ...]:
+    def _index(self, movers: MovingThreads, image: Expr, pair: Pair, number: int) -> tuple[Expr, ...]:
         """Of the vector of one of the two in a tensor."""
         channels = span(movers.channel + pair.group * UNIT, UNIT)
         return movers.first_image + image, pair.source_row, pair.column + number, channels
 
-    def _pairs(self, movers: Movers, *, with_pads: bool) -> Iterator[Pair]:
+    def _pairs(self, movers: MovingThreads, *, with_pads: bool) -> Iterator[Pair]:
         held, groups = self.held, self.planes.groups
         sharing = held.sharing_of_pixels(movers.threads, groups=groups, with_pads=with_pads)
         for row, vector in shared_out(sharing, movers.thread):
@@ -251,7 +259,7 @@ class Waiting:
     top: Expr
     """The row of the map from which the rows that are held are counted."""
 
-    def copy(self, source: Any, movers: Movers) -> None:
+    def copy(self, source: Any, movers: MovingThreads) -> None:
         laid, held = self.laid, self.laid.held
         for row, vector in shared_out(laid.sharing(movers.threads), movers.thread):
             group, place = vector % laid.groups, vector // laid.groups

@@ -42,7 +42,7 @@ def gather_arguments(gather: Gather, n: Expr, *, dtype: str) -> tuple[Any, Any, 
 
 
 def as_one_axis(tensor: Any) -> Any:
-    """The same memory, indexed by one number: for vectors that go across axes."""
+    """The memory of ``tensor``, indexed by one number: for vectors that go across axes."""
     return IRBuilder.name(tensor.name, T.decl_buffer((math.prod(tensor.shape),), tensor.dtype, data=tensor.data))
 
 
@@ -178,8 +178,8 @@ def keep(name: str, value: Expr) -> Expr:
 
 
 def in_register(name: str, value: Expr, *, dtype: str = "int32") -> Expr:
-    """The same, read from its register at every use: where shared memory is dynamic, TVM lets nothing be bound that was
-    loaded."""
+    """A copy of ``value`` that is read from its register at every use: where shared memory is dynamic, TVM lets nothing
+    be bound that was loaded."""
     if isinstance(value, int):
         return value
     kept = Registers(name, 1, dtype=dtype)
@@ -194,8 +194,8 @@ def shared(name: str, elements: int, *, dtype: str = "float32", dynamic: bool = 
 
 
 def seen_apart(name: str, target: Any) -> Any:
-    """The same shared memory by another name, which TVM does not know to be the same, nor to be shared. Else it puts a
-    barrier between a load and a later store wherever it sees them; those that are needed have to be written."""
+    """The shared memory of ``target`` by another name, which TVM knows neither as that memory nor as shared. Else it
+    puts a barrier between a load and a later store wherever it sees them; those that are needed have to be written."""
     start = T.address_of(target[0])
     start = ir.Call(start.op, start.args, ret_ty=ir.PointerType(ir.PrimType(target.dtype), "global"))
     pointer = IRBuilder.name(f"{name}_start", T.bind(start))

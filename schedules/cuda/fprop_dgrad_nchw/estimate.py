@@ -82,7 +82,7 @@ def block_work(workload: Workload, config: Config, target: CudaTarget) -> BlockW
 
 
 def _lines_of_weights(workload: Workload, tile: BlockTile) -> float:
-    """Lines that a warp asks for to have a weight of each of its planes."""
+    """Lines that a warp requests to have a weight of each of its planes."""
     planes = min(tile.planes, max(1.0, WARP / (tile.threads_h * tile.threads_w)))
     apart = math.prod(workload.kernel) * ITEMSIZE[workload.dtype]
     return min(planes, 1 + (planes - 1) * apart / LINE_BYTES)

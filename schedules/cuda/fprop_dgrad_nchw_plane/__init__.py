@@ -26,7 +26,7 @@ from typing import Any
 from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import Workload
 from dwconv.schedules.cuda.fprop_dgrad_nchw_plane.cut import PlanesCut
-from dwconv.schedules.cuda.fprop_dgrad_nchw_plane.estimate import plane_registers, planes_work
+from dwconv.schedules.cuda.fprop_dgrad_nchw_plane.estimate import block_work, plane_registers
 from dwconv.schedules.cuda.fprop_dgrad_nchw_plane.space import plane_misfit, plane_space
 from dwconv.schedules.cuda.gpu.cost import estimated, one_kernel
 from dwconv.schedules.cuda.gpu.hardware import blocks_at_a_time
@@ -50,6 +50,6 @@ TEMPLATES = family(
     layout="nchw",
     misfit=plane_misfit,
     space=plane_space,
-    **estimated(one_kernel(planes_work)),
+    **estimated(one_kernel(block_work)),
     schedule=schedule,
 )

@@ -20,7 +20,7 @@ PLANE_REGISTERS = 24
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlaneWork:
+class ThreadPlane:
     """A thread's work for one plane."""
 
     products: int
@@ -32,12 +32,12 @@ class PlaneWork:
 
 
 @cache
-def plane_work(cut: PlanesCut) -> PlaneWork:
+def thread_work(cut: PlanesCut) -> ThreadPlane:
     gather = cut.gather
     rows = gather.rows.tile_reads(cut.tile_h, tiles=cut.tiling.tiles_h)
     columns = gather.columns.tile_reads(cut.tile_w, tiles=cut.tiling.tiles_w)
     lanes, pitch = cut.source.lanes, gather.columns.inputs
-    return PlaneWork(
+    return ThreadPlane(
         products=sum(map(len, rows.values())) * sum(map(len, columns.values())),
         elements=len(rows) * len(columns),
         reads=sum(len(whole_vectors([row * pitch + column for column in columns], lanes)) for row in rows),
@@ -46,7 +46,7 @@ def plane_work(cut: PlanesCut) -> PlaneWork:
 
 @cache
 def plane_code(cut: PlanesCut) -> int:
-    work = plane_work(cut)
+    work = thread_work(cut)
     converted = work.elements if cut.held != "float32" else 0
     of_a_plane = work.products + converted + work.reads + 2 * cut.tile_h * cut.tile_w + cut.kernel_words
     return cut.thread_planes * of_a_plane
@@ -58,7 +58,7 @@ def plane_registers(cut: PlanesCut) -> int:
     results, or what it has read, whichever is less."""
     rows, columns = cut.gather.rows, cut.gather.columns.tile_reads(cut.tile_w, tiles=cut.tiling.tiles_w)
     words = ITEMSIZE[cut.held] / BANK_BYTES
-    kept = cut.thread_planes * min(int(cut.tile_h * cut.tile_w * words), plane_work(cut).elements)
+    kept = cut.thread_planes * min(int(cut.tile_h * cut.tile_w * words), thread_work(cut).elements)
     under_way = cut.tile_w * -(-rows.taps // rows.up) if cut.held != "float32" else 0
     return cut.kernel_words + kept + under_way + 2 * len(columns) + PLANE_REGISTERS
 
@@ -76,7 +76,7 @@ class Issued:
 
 
 def issued(cut: PlanesCut) -> Issued:
-    work, itemsize = plane_work(cut), ITEMSIZE[cut.held]
+    work, itemsize = thread_work(cut), ITEMSIZE[cut.held]
     outputs, writes = cut.tile_h * cut.tile_w, len(cut.result_pieces(0))
 
     def turns(width: int) -> float:
@@ -104,7 +104,7 @@ def issued(cut: PlanesCut) -> Issued:
     )
 
 
-def planes_work(workload: Workload, config: Config, target: CudaTarget) -> BlockWork:
+def block_work(workload: Workload, config: Config, target: CudaTarget) -> BlockWork:
     cut = PlanesCut.of(workload, config)
     warps, thread = -(-cut.threads // WARP), issued(cut)
     copied_bytes = cut.source.copied_lanes * ITEMSIZE[cut.dtype]

@@ -40,7 +40,7 @@ from typing import Any
 from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import Workload
 from dwconv.schedules.cuda.fprop_dgrad_nchw_strip.cut import StripCut
-from dwconv.schedules.cuda.fprop_dgrad_nchw_strip.estimate import strips_work
+from dwconv.schedules.cuda.fprop_dgrad_nchw_strip.estimate import block_work
 from dwconv.schedules.cuda.fprop_dgrad_nchw_strip.space import strip_misfit, strip_space
 from dwconv.schedules.cuda.gpu.cost import estimated, one_kernel
 from dwconv.schedules.gather import GATHERS
@@ -66,6 +66,6 @@ TEMPLATES = family(
     any_channels=True,
     misfit=strip_misfit,
     space=strip_space,
-    **estimated(one_kernel(strips_work)),
+    **estimated(one_kernel(block_work)),
     schedule=schedule,
 )

@@ -7,12 +7,12 @@ from functools import cached_property
 
 from dwconv.problems.workload import ITEMSIZE
 from dwconv.schedules.cuda.gpu.memory import aligned_lanes, least_vectors
-from dwconv.schedules.cuda.gpu.plane_tiles import BlockedCut
+from dwconv.schedules.cuda.gpu.plane_tiles import TiledCut
 from dwconv.schedules.gather import Gather
 
 
 @dataclass(frozen=True, kw_only=True)
-class StripCut(BlockedCut):
+class StripCut(TiledCut):
     """Strips straight from global memory."""
 
     rows_ahead: int

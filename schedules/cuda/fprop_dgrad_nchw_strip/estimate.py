@@ -24,8 +24,8 @@ ELEMENTS_AHEAD = 36
 
 @dataclass(frozen=True, kw_only=True)
 class StripWork:
-    """Instructions of a thread for its strip and one plane of the source, and lines of memory that a warp of them asks
-    for."""
+    """Instructions of a thread for its strip and one plane of the source, and lines of memory that a warp of them
+    requests."""
 
     fma: int
     loads: float
@@ -39,7 +39,7 @@ class StripWork:
 
 
 @cache
-def strip_work(gather: Gather, dtype: DType, tile_h: int, tile_w: int, *, across: int) -> StripWork:
+def thread_work(gather: Gather, dtype: DType, tile_h: int, tile_w: int, *, across: int) -> StripWork:
     """A warp reads a piece of as many rows as it takes to give 32 threads a strip each, ``across`` to a row."""
     rows, columns, itemsize = gather.rows, gather.columns, ITEMSIZE[dtype]
     taps = rows.taps * columns.taps
@@ -55,12 +55,12 @@ def strip_work(gather: Gather, dtype: DType, tile_h: int, tile_w: int, *, across
     return StripWork(fma=products, loads=loads, stores=stores, others=others, lines=lines)
 
 
-def strips_work(workload: Workload, config: Config, target: CudaTarget) -> BlockWork:
+def block_work(workload: Workload, config: Config, target: CudaTarget) -> BlockWork:
     """Every block reads the rows that it meets once, in whole sectors."""
     cut = StripCut.of(workload, config)
     gather, itemsize = cut.gather, ITEMSIZE[cut.dtype]
     rows, columns = gather.rows, gather.columns
-    alone = strip_work(gather, cut.dtype, cut.tile_h, cut.tile_w, across=cut.threads_w)
+    alone = thread_work(gather, cut.dtype, cut.tile_h, cut.tile_w, across=cut.threads_w)
     warps = -(-cut.threads // WARP)
     planes = -(-workload.batch * gather.result_planes // cut.planes)
     blocks = planes * cut.blocks_h * cut.blocks_w

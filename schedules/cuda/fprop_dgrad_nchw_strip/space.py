@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import DType, Workload
-from dwconv.schedules.cuda.fprop_dgrad_nchw_strip.estimate import strip_code, strip_registers, strip_work
+from dwconv.schedules.cuda.fprop_dgrad_nchw_strip.estimate import strip_code, strip_registers, thread_work
 from dwconv.schedules.cuda.gpu import hardware
 from dwconv.schedules.cuda.gpu.plane_tiles import plane_limits, shares_images, snug, threads_along
 from dwconv.schedules.gather import Gather
@@ -104,7 +104,7 @@ def _preferred_strip(
 def _strip_cycles(gather: Gather, dtype: DType, tile_h: int, tile_w: int) -> float:
     """Cycles of an SM for an output: four warp instructions are issued in one, one line of 128 bytes is looked up."""
     rows, columns = gather.rows, gather.columns
-    work = strip_work(gather, dtype, tile_h, tile_w, across=-(-columns.outputs // tile_w))
+    work = thread_work(gather, dtype, tile_h, tile_w, across=-(-columns.outputs // tile_w))
     idle = rows.covered(tile_h) * columns.covered(tile_w) / (rows.outputs * columns.outputs)
     busy = max(work.instructions / 4, work.lines) + work.instructions / 8 + work.loads + work.stores
     return busy * idle / (hardware.WARP * tile_h * tile_w)

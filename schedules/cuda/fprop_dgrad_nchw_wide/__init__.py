@@ -28,7 +28,7 @@ from typing import Any
 from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import Workload
 from dwconv.schedules.cuda.fprop_dgrad_nchw_wide.cut import WideCut
-from dwconv.schedules.cuda.fprop_dgrad_nchw_wide.estimate import rows_work
+from dwconv.schedules.cuda.fprop_dgrad_nchw_wide.estimate import block_work
 from dwconv.schedules.cuda.fprop_dgrad_nchw_wide.space import row_misfit, row_space
 from dwconv.schedules.cuda.gpu.cost import estimated, one_kernel
 from dwconv.schedules.gather import GATHERS
@@ -50,6 +50,6 @@ TEMPLATES = family(
     layout="nchw",
     misfit=row_misfit,
     space=row_space,
-    **estimated(one_kernel(rows_work)),
+    **estimated(one_kernel(block_work)),
     schedule=schedule,
 )

@@ -11,7 +11,7 @@ from functools import cached_property
 from dwconv.problems.workload import Workload
 from dwconv.schedules.cuda.gpu.hardware import BANK_BYTES, BANKS, SHARED_LANES
 from dwconv.schedules.cuda.gpu.memory import spread_vectors, threads_places, turns_of_threads
-from dwconv.schedules.cuda.gpu.plane_tiles import BlockedCut
+from dwconv.schedules.cuda.gpu.plane_tiles import TiledCut
 from dwconv.schedules.gather import Gather
 from dwconv.schedules.space import Config
 
@@ -26,7 +26,7 @@ class StagedAxis:
 
 
 @dataclass(frozen=True, kw_only=True)
-class WideCut(BlockedCut):
+class WideCut(TiledCut):
     """A block holds the source rows and the weights of its planes in shared memory, in float32. A thread has as many
     rows as a gradient's stride."""
 

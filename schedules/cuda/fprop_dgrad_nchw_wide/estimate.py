@@ -25,7 +25,7 @@ LOADS_IN_FLIGHT = 9
 """Loads of one thread while it stages; of 16-bit elements twice as many."""
 
 
-def rows_work(workload: Workload, config: Config, target: CudaTarget) -> BlockWork:
+def block_work(workload: Workload, config: Config, target: CudaTarget) -> BlockWork:
     """Kernel rows that meet padding are left out: of ``rows.taps`` an output row meets those inside."""
     cut = WideCut.of(workload, config)
     gather, itemsize = cut.gather, ITEMSIZE[cut.dtype]

@@ -160,7 +160,7 @@ class ChannelsLastCut:
         )  # fmt: skip
 
     def on(self, axes: Axes, channels: Any) -> ChannelsLastCut:
-        """The same cut of axes whose sizes are TVM expressions, and perhaps the number of channels, too."""
+        """This cut of axes whose sizes are TVM expressions; perhaps the number of channels is one, too."""
         return replace(
             self,
             gather=replace(self.gather, axes=axes, channels=channels),

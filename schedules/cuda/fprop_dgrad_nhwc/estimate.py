@@ -14,7 +14,7 @@ from dwconv.schedules.cuda.gpu.cost import LONG_CODE, BlockWork
 from dwconv.schedules.cuda.gpu.hardware import BANK_BYTES, LINE_BYTES, SECTOR_BYTES, SHARED_LANES, VECTOR_BYTES, WARP
 from dwconv.schedules.cuda.gpu.memory import Turns, turns_of_warp
 from dwconv.schedules.space import Config
-from dwconv.schedules.taps import source_loops
+from dwconv.schedules.tap_loops import source_loops
 
 ROWS_AHEAD, BYTES_AHEAD = 3, 192
 """Loads of the compiler at a time in straight code: source rows, and bytes of them if they are more than one; in a

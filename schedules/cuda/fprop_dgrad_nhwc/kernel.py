@@ -38,7 +38,7 @@ from dwconv.schedules.emit import (
     turns_inside,
     when,
 )
-from dwconv.schedules.taps import SourceLoop, source_loops, tap_groups
+from dwconv.schedules.tap_loops import SourceLoop, source_loops, tap_groups
 
 
 def schedule_strips(workload: Workload, cut: ChannelsLastCut) -> s_tir.Schedule:

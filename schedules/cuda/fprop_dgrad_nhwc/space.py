@@ -54,7 +54,7 @@ def strip_space(name: str, workload: Workload, target: CudaTarget) -> ConfigSpac
 
     def preferred() -> dict[str, Value]:
         space = ConfigSpace(name, *knobs, rules=rules)
-        return dict((Starts(space, workload, target).best() or space.default).values)
+        return dict((StartSearch(space, workload, target).best() or space.default).values)
 
     return ConfigSpace(name, *knobs, rules=rules, preferred=preferred)
 
@@ -160,7 +160,7 @@ MOST_CONFLICTS, ENOUGH_IN_FLIGHT = 1.05, 60_000
 """Bytes an SM: some more than are needed, since the compiler may load fewer ahead."""
 
 
-class Starts:
+class StartSearch:
     """Looks for the configuration of least estimated time: strips first, each with a block that suits it, then for the
     best of them all blocks."""
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from dwconv.problems.workload import ITEMSIZE, DType, Layout, Workload
 from dwconv.schedules.cuda.gpu.hardware import BANK_BYTES, BANKS, WARP
-from dwconv.schedules.cuda.gpu.tensor_cores import COLUMNS, ROWS, UNIT, Planes, Sharing, StagedMaps
+from dwconv.schedules.cuda.gpu.tensor_cores import COLUMNS, ROWS, UNIT, BlockMaps, Sharing, StagedMaps
 from dwconv.schedules.gather import Gather
 from dwconv.schedules.space import Config
 from dwconv.schedules.taps import Axis
@@ -21,7 +21,7 @@ Meetings = list[tuple[int, list[tuple[int, int]]]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Turn:
+class RowTurn:
     """Kernel rows that are straight code: ``count`` times, ``taps`` of them each, from ``first`` on."""
 
     first: int
@@ -137,9 +137,12 @@ class ToeplitzCut:
     # -- down ----------------------------------------------------------------------------------------------------------
 
     @property
-    def turns(self) -> list[Turn]:
+    def turns(self) -> list[RowTurn]:
         whole, rest = divmod(self.gather.rows.taps, self.taps_h)
-        found = [Turn(first=0, taps=self.taps_h, count=whole), Turn(first=whole * self.taps_h, taps=rest, count=1)]
+        found = [
+            RowTurn(first=0, taps=self.taps_h, count=whole),
+            RowTurn(first=whole * self.taps_h, taps=rest, count=1),
+        ]
         return [turn for turn in found if turn.taps]
 
     @property
@@ -160,7 +163,7 @@ class ToeplitzCut:
         left out."""
         return range(1 - self.row_apart, self.gather.rows.inputs)
 
-    def meetings(self, turn: Turn) -> Meetings:
+    def meetings(self, turn: RowTurn) -> Meetings:
         rows = self.gather.rows.part(turn.first, turn.taps)
         if not self.interleaved:
             return list(rows.tile_reads(self.tile_h, tiles=1 if self.knows_padding else 2).items())
@@ -259,9 +262,9 @@ class ToeplitzCut:
         return self.layout == "nhwc"
 
     @property
-    def maps(self) -> Planes:
+    def maps(self) -> BlockMaps:
         elements = max(self.source.elements, self.results.elements)
-        return Planes(planes=self.planes, elements=elements, channels_last=self.channels_last)
+        return BlockMaps(planes=self.planes, elements=elements, channels_last=self.channels_last)
 
     @property
     def band_apart(self) -> int:

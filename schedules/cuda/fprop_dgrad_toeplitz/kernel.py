@@ -15,7 +15,14 @@ from typing import Any
 
 from tvm import s_tir, tirx
 
-from dwconv.schedules.cuda.emit.tensor_cores import Maps, Movers, PixelMaps, load_matrices, multiply_add, shared_out
+from dwconv.schedules.cuda.emit.tensor_cores import (
+    Maps,
+    MovingThreads,
+    PixelMaps,
+    load_matrices,
+    multiply_add,
+    shared_out,
+)
 from dwconv.schedules.cuda.emit.words import (
     Registers,
     argument,
@@ -33,7 +40,7 @@ from dwconv.schedules.cuda.emit.words import (
     wait_for_copies,
     zero,
 )
-from dwconv.schedules.cuda.fprop_dgrad_toeplitz.cut import ToeplitzCut, Turn, first_of_band
+from dwconv.schedules.cuda.fprop_dgrad_toeplitz.cut import RowTurn, ToeplitzCut, first_of_band
 from dwconv.schedules.cuda.gpu.hardware import STATIC_SHARED_BYTES, WARP
 from dwconv.schedules.cuda.gpu.tensor_cores import COLUMNS, ROWS, UNIT, StagedMaps
 from dwconv.schedules.emit import BATCH, Expr, all_of, ceil_div, inside, int32, kernel, least, serial, store, when
@@ -162,7 +169,7 @@ class ToeplitzRowsBlock:
         if self.cut.channels_last:
             self._pixels(self.cut.source).copy(self.source, self._of_block)
             return
-        movers = Movers(
+        movers = MovingThreads(
             thread=self._thread,
             threads=self.cut.threads_of_channel,
             first_image=self.first_image,
@@ -253,14 +260,14 @@ class ToeplitzRowsBlock:
         return PixelMaps(held=held, staged=self.staged, planes=maps, first=0, top=self.top, left=self.left)
 
     @property
-    def _of_block(self) -> Movers:
+    def _of_block(self) -> MovingThreads:
         cut = self.cut
 
         def exists(image: Expr, group: Expr) -> Expr:
             is_channel = self.first_channel + group * UNIT < cut.gather.channels
             return all_of(self.first_image + image < self.n, cut.gather.channels % cut.planes == 0 or is_channel)
 
-        return Movers(
+        return MovingThreads(
             thread=self._thread_of_block,
             threads=cut.threads,
             first_image=self.first_image,
@@ -299,7 +306,7 @@ class ToeplitzRowsBlock:
 
     # -- products ------------------------------------------------------------------------------------------------------
 
-    def _add(self, sums: Registers, turn: Turn, number: Expr) -> None:
+    def _add(self, sums: Registers, turn: RowTurn, number: Expr) -> None:
         cut, lane, rows = self.cut, self.lane, self.cut.gather.rows
         weights = self._weights(turn, turn.first + number * turn.taps)
         row = self.down * cut.warp_h + number * (turn.taps * rows.step)
@@ -332,7 +339,7 @@ class ToeplitzRowsBlock:
             load_matrices(into, self.staged, at + (units[unit] - self.cut.units.start) * UNIT)
         return source
 
-    def _weights(self, turn: Turn, kernel_row: Expr) -> Registers:
+    def _weights(self, turn: RowTurn, kernel_row: Expr) -> Registers:
         """Of every kernel row of a turn the words of a lane, one for each unit of the band: two neighbours of the row
         or, for odd columns, of its copy."""
         cut, lane = self.cut, self.lane

@@ -35,8 +35,8 @@ NOT_HIDDEN = 0.09
 fitted to 453 candidates of 30 workloads in 16 bits, measured on an H200; they were 33 % off before, on average, and are
 25 % off."""
 ALONE = 0.25
-"""The same of a block that is alone on an SM: it stages, and then it computes. Two blocks hide half of that; so, as is
-assumed, does one that loads ahead."""
+"""Share of a resource's time that adds to the slowest one's in a block that is alone on an SM: it stages, and then it
+computes. Two blocks hide half of that; so, as is assumed, does one that loads ahead."""
 DRAM_LATENCY_CYCLES = 800
 """From a load to its data. Source: published microbenchmarks of sm_80 and sm_90."""
 CYCLES_OF_AN_INSTRUCTION = 2
@@ -90,7 +90,7 @@ class BlockWork:
 
     @property
     def without_conflicts(self) -> BlockWork:
-        """The same, if no access had two words in one bank."""
+        """This work, if no access had two words in one bank."""
         return replace(self, bank_turns=self.bank_turns - self.conflict_turns, conflict_turns=0.0)
 
 

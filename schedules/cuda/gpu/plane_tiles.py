@@ -38,7 +38,7 @@ class GatherCut:
 
 
 @dataclass(frozen=True, kw_only=True)
-class BlockedCut(GatherCut):
+class TiledCut(GatherCut):
     """A block has ``threads_h`` × ``threads_w`` tiles of each of its planes; several blocks may share a plane."""
 
     threads_h: int

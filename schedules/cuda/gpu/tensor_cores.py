@@ -241,7 +241,7 @@ class WaitingPixels:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Planes:
+class BlockMaps:
     """How the maps of a block's channels follow each other in shared memory."""
 
     planes: int

@@ -123,7 +123,7 @@ class WeightGradientCut:
 
     @cached_property
     def column_reads(self) -> dict[int, list[tuple[int, int]]]:
-        """The same for columns of x. Where a tile is as wide as dy, those in the padding are left out."""
+        """What each column of x meets. Where a tile is as wide as dy, columns in the padding are left out."""
         one_place = not self.workload.any_size and self.tiles_w == 1
         return self.columns.live_reads(0, self.tile_w) if one_place else self.columns.reads(self.tile_w)
 

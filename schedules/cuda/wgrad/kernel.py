@@ -47,7 +47,7 @@ def schedule_weight_gradient(cut: WeightGradientCut) -> s_tir.Schedule:
             sums = Registers.zeros("sums", cut.sums_of_channel, cut.vector_c)
             with when(place.has_work()):
                 for version in of_any_width(cut, () if cut.channel_last else _rows(cut, axes)):
-                    reader = Reader.of(version, axes, x, dy, channels=(x_channels, channels))
+                    reader = TileReader.of(version, axes, x, dy, channels=(x_channels, channels))
                     for tile in place.tiles(axes, n * axes.depths.outputs):
                         reader.add_tile(sums, place, tile)
             place.sum_over_mates(sums)
@@ -152,7 +152,7 @@ class TileSource:
 
 
 @dataclass(frozen=True)
-class Reader:
+class TileReader:
     """Goes through the tile of one image, and adds to the sums what it gives."""
 
     cut: WeightGradientCut
@@ -161,7 +161,7 @@ class Reader:
     dy: WgradOperand
 
     @classmethod
-    def of(cls, cut: WeightGradientCut, axes: Axes, x: Any, dy: Any, *, channels: tuple[Expr, Expr]) -> Reader:
+    def of(cls, cut: WeightGradientCut, axes: Axes, x: Any, dy: Any, *, channels: tuple[Expr, Expr]) -> TileReader:
         """To be made by each thread: it has registers."""
 
         def operand(name: str, elements: Any, channels: Expr, depths: Expr, vector: int) -> WgradOperand:

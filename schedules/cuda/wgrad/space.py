@@ -251,7 +251,7 @@ def _microseconds(cut: WeightGradientCut, target: CudaTarget) -> float:
 
 
 def _held(cut: WeightGradientCut, target: CudaTarget, counts: list[int]) -> Iterator[WeightGradientCut]:
-    """The same with each number of blocks on an SM that leaves a thread the registers it needs, and some more."""
+    """``cut`` with each number of blocks on an SM that leaves a thread the registers it needs, and some more."""
     for count in counts:
         if _holds(cut, target, count) and cut.threads * count <= MOST_HELD:
             yield dataclasses.replace(cut, blocks_per_sm=count)

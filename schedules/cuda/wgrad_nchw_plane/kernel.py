@@ -32,7 +32,7 @@ from dwconv.schedules.cuda.emit.words import (
     zero,
 )
 from dwconv.schedules.cuda.wgrad_nchw_plane.cut import BackwardCut, ImagePlanes
-from dwconv.schedules.cuda.wgrad_nchw_plane.thread import PlanesThread, StagedTensor
+from dwconv.schedules.cuda.wgrad_nchw_plane.plane_thread import PlanesThread, StagedTensor
 from dwconv.schedules.emit import BATCH, Expr, all_of, bind, kernel, least, store, when
 from dwconv.schedules.gather import Gather
 

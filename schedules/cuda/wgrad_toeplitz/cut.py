@@ -8,7 +8,7 @@ from functools import cached_property, lru_cache
 
 from dwconv.problems.workload import ITEMSIZE, DType, Workload
 from dwconv.schedules.cuda.gpu.hardware import BANK_BYTES, WARP
-from dwconv.schedules.cuda.gpu.tensor_cores import COLUMNS, ROWS, UNIT, Planes, StagedMaps, WaitingPixels
+from dwconv.schedules.cuda.gpu.tensor_cores import COLUMNS, ROWS, UNIT, BlockMaps, StagedMaps, WaitingPixels
 from dwconv.schedules.space import Config
 from dwconv.schedules.taps import HEIGHT, WIDTH, Axis
 
@@ -228,10 +228,10 @@ class ToeplitzGradientCut:
         weights begin at neighbouring words, of different groups, too."""
         return self.warps_w * self.sums_of_warp + self.columns.taps
 
-    def maps(self, held: StagedMaps) -> Planes:
+    def maps(self, held: StagedMaps) -> BlockMaps:
         units = held.elements // UNIT
         units += self.pipeline > 1 and units % 2 == 0  # a warp stores a unit of 8 of them together, in different banks
-        return Planes(planes=self.planes, elements=units * UNIT, channels_last=self.channels_last)
+        return BlockMaps(planes=self.planes, elements=units * UNIT, channels_last=self.channels_last)
 
     def waiting(self, held: StagedMaps) -> WaitingPixels:
         """Those of x or of dy of the next item: no padding, where it is known which rows are."""

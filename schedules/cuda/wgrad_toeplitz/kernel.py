@@ -18,7 +18,7 @@ from typing import Any
 from tvm import s_tir, tirx
 
 from dwconv.schedules.cuda.emit.split_sum import add_parts
-from dwconv.schedules.cuda.emit.tensor_cores import Maps, Movers, PixelMaps, Waiting, load_matrices, multiply_add
+from dwconv.schedules.cuda.emit.tensor_cores import Maps, MovingThreads, PixelMaps, Waiting, load_matrices, multiply_add
 from dwconv.schedules.cuda.emit.words import (
     Registers,
     argument,
@@ -188,7 +188,7 @@ class ToeplitzGradientBlock:
             is_channel = self.first_channel + group * UNIT < cut.workload.channels
             return all_of(image + number < self.n, cut.workload.channels % cut.planes == 0 or is_channel)
 
-        movers = Movers(
+        movers = MovingThreads(
             thread=self._thread, threads=cut.threads, first_image=image, channel=self.first_channel, exists=exists
         )
         held: Sequence[Waiting | Maps] = self._maps(top)
@@ -236,7 +236,7 @@ class ToeplitzGradientBlock:
         ]
 
     def _pixels(self, top: Expr = 0) -> list[PixelMaps]:
-        """The same of all channels of the block, where they come last."""
+        """The operands of all channels of the block, where channels come last."""
         return [
             PixelMaps(held=held, staged=self.staged, planes=self.cut.maps(held), first=first, top=top, left=left)
             for held, first, top, left in self._operands(top)

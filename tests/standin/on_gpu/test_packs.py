@@ -12,7 +12,7 @@ import dwconv
 from dwconv.dispatch.decide import decide
 from dwconv.errors import PackError
 from dwconv.kernels import cache
-from dwconv.packs.make import make_pack, make_pack_for_every_layer
+from dwconv.packs.write_pack import make_pack, make_pack_for_every_layer
 from dwconv.problems.target import parse_target
 from dwconv.problems.workload import PASSES, Pass
 from dwconv.records.database import Database

@@ -15,7 +15,7 @@ from torch import nn
 
 import dwconv
 from dwconv import native
-from dwconv.call import call_plan, loaded
+from dwconv.call import call_plan, process_kernels
 from dwconv.errors import DwconvWarning
 from dwconv.problems.block import Block
 from dwconv.problems.problem import Problem, memory_format
@@ -267,8 +267,10 @@ def test_one_kernel_serves_a_layer_at_every_size(logs: Path, monkeypatch: pytest
     dwconv.reset()
     lies = torch.channels_last if layout == "nhwc" else torch.contiguous_format
     loads: list[Candidate] = []
-    load = loaded.load
-    monkeypatch.setattr(loaded, "load", lambda candidate, *given: loads.append(candidate) or load(candidate, *given))
+    load = process_kernels.load
+    monkeypatch.setattr(
+        process_kernels, "load", lambda candidate, *given: loads.append(candidate) or load(candidate, *given)
+    )
     w = torch.randn(8, 1, 3, 3)
     for height, width in ((10, 9), (12, 12), (6, 7), (16, 21), (9, 20), (24, 8)):
         x = torch.randn(3, 8, height, width).to(memory_format=lies)

@@ -23,7 +23,7 @@ from dwconv.schedules.space import Config
 from dwconv.schedules.template import all_templates, estimated_us
 from dwconv.tuner.search.evolve import Evolve, GaussianProcess, Prior
 from dwconv.tuner.search.search_result import SEARCHES, Search, Stop
-from dwconv.tuner.search.spaces import Features, SpaceUnion, Unvisited
+from dwconv.tuner.search.space_union import Features, SpaceUnion, Unvisited
 
 Works = tuple[BlockWork, ...]
 

@@ -8,13 +8,13 @@ from types import SimpleNamespace
 from dwconv.records.line import decode, encode
 from dwconv.schedules import template as template_module
 from dwconv.tuner.cluster.node import NodeReport, NodeTask
-from dwconv.tuner.cluster.worker import NodeWorker, Outbox
-from dwconv.tuner.search import loop
+from dwconv.tuner.cluster.node_worker import NodeWorker, Outbox
+from dwconv.tuner.search import search_loop
 from dwconv.tuner.search.search_result import Stop
-from dwconv.tuner.user_choices import Choices
+from dwconv.tuner.user_choices import UserChoices
 from tests import fake_tuning as fake
 
-BUDGET = Choices(trials=8).budget(fake.TARGET, seconds=None)
+BUDGET = UserChoices(trials=8).budget(fake.TARGET, seconds=None)
 RECORD = fake.record(fake.WORKLOAD, fake.space(fake.WORKLOAD, fake.TARGET).default, median_us=10.0)
 
 
@@ -30,9 +30,9 @@ def test_each_record_is_sent_once_and_news_and_the_end_at_once():
 def ready_worker(monkeypatch, runner):
     """On a fake device, with ``runner``."""
     monkeypatch.setattr(template_module, "all_templates", lambda: {"fake.fprop": fake.template()})
-    monkeypatch.setattr(loop, "make_runner", lambda *_, **__: runner)
+    monkeypatch.setattr(search_loop, "make_runner", lambda *_, **__: runner)
     worker = NodeWorker("cpu")
-    worker._ready = Choices(), fake.TARGET, SimpleNamespace(measurer=SimpleNamespace(running=True))
+    worker._ready = UserChoices(), fake.TARGET, SimpleNamespace(measurer=SimpleNamespace(running=True))
     return worker
 
 

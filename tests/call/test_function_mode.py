@@ -54,7 +54,7 @@ def planted(logs):
 
 @pytest.fixture
 def races(monkeypatch):
-    """What was asked of the race."""
+    """What the race was started with."""
     asked = []
 
     def race_for(counts, *, seconds, state):

@@ -36,7 +36,7 @@ from dwconv.call.block_tensors import (
 )
 from dwconv.call.call_plan import CallPlan, plan_for
 from dwconv.call.cpp_ops import offer_of_plan
-from dwconv.call.loaded import is_captured
+from dwconv.call.process_kernels import is_captured
 from dwconv.call.torch_ops import GEOMETRY, OF_GEOMETRY, below_autograd
 from dwconv.call.watchers import is_watched, is_watched_backward
 from dwconv.dispatch import knowledge

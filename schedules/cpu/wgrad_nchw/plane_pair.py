@@ -9,7 +9,7 @@ from tvm import tirx
 
 from dwconv.schedules.any_size import any_pieces
 from dwconv.schedules.cpu.emit.loops import ColumnBlock, OutputRange, live_outputs, meeting_outputs, tile_columns
-from dwconv.schedules.cpu.emit.rows import InPlace, Plane, Rows
+from dwconv.schedules.cpu.emit.rows import InPlace, Plane, ReadRows
 from dwconv.schedules.cpu.emit.vectors import Accumulators, Vectors, keep, lanes_from, lanes_inside, load_columns, total
 from dwconv.schedules.cpu.emit.words import argument, load_lanes
 from dwconv.schedules.cpu.shared.weight_gradient import RegisterTaps
@@ -97,7 +97,7 @@ class PlanePair:
     """Rows of a plane of x, and the plane of dy that they meet."""
 
     inputs: PlaneInputs
-    source: Rows
+    source: ReadRows
     dy: Plane
     columns: ColumnBlock
     """Which of the columns of dy count."""

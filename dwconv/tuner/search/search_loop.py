@@ -24,8 +24,8 @@ from dwconv.schedules.space import Config
 from dwconv.tuner.compute_runner import ComputeRunner
 from dwconv.tuner.search.search_result import USUAL_BUDGET, Budget, Search, Stop, TuningResult, ctrl_c_waits
 from dwconv.tuner.search.search_state import SearchState, TellProgress
-from dwconv.tuner.search.spaces import SpaceUnion
-from dwconv.tuner.search.strategies import WarmStart, bests_of_other_versions, make_strategy
+from dwconv.tuner.search.search_strategies import WarmStart, bests_of_other_versions, make_strategy
+from dwconv.tuner.search.space_union import SpaceUnion
 from dwconv.untuned.starts import starts
 
 FINALISTS = 4

@@ -1,4 +1,4 @@
-"""Cutting: which operators of a graph make up one task.
+"""Groups: which operators of a graph make up one task.
 
     conv ─► bn ─► relu ─┬─► conv ─►          one task each: conv, bn       (large)
                         └─► pool ─► conv ─►  relu joins bn, pool its conv  (small)

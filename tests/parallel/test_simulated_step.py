@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.distributed.pipelining import schedules
 
-from dwconv.parallel.planning.plan import (
+from dwconv.parallel.planning.pipeline_plan import (
     COPIES_OF_PARAMETERS,
     FREE_LINK,
     SCHEDULES,
@@ -22,7 +22,7 @@ from dwconv.parallel.planning.plan import (
     sum_us,
     why_not,
 )
-from dwconv.parallel.planning.simulation import simulate
+from dwconv.parallel.planning.simulated_step import simulate_step
 from tests.parallel.made_up_layers import layer, plan, plan_of
 
 SHARED = Link(gb_s=0.5, latency_us=20.0, both_ways_gb_s=0.3)
@@ -88,7 +88,7 @@ def test_why_not_names_what_pytorch_would_refuse():
 @pytest.mark.parametrize(("stages", "microbatches"), [(1, 3), (2, 4), (4, 8), (3, 9)])
 def test_the_bubble_of_equal_stages(schedule, stages, microbatches):
     """That of zero-bubble is its first schedule's, ZB-H1: (p − 1)(forward + dgrad − wgrad)."""
-    step = simulate(plan([layer()] * stages, microbatches=microbatches, schedule=schedule))
+    step = simulate_step(plan([layer()] * stages, microbatches=microbatches, schedule=schedule))
     filling_us = (stages - 1) * (100 if schedule == "zero-bubble" else 300)
     assert step.step_us == pytest.approx(microbatches * 300 + filling_us)
     assert step.bubble == pytest.approx(filling_us / (microbatches * 300 + filling_us))
@@ -98,7 +98,7 @@ def test_the_bubble_of_equal_stages(schedule, stages, microbatches):
 @pytest.mark.parametrize("stages_per_rank", [1, 3])
 def test_the_bubble_of_interleaved_shrinks_with_the_stages_of_a_rank(stages_per_rank):
     layers = [layer()] * (4 * stages_per_rank)
-    step = simulate(plan(layers, microbatches=8, schedule="interleaved", stages_per_rank=stages_per_rank))
+    step = simulate_step(plan(layers, microbatches=8, schedule="interleaved", stages_per_rank=stages_per_rank))
     assert step.bubble == pytest.approx(3 / (8 * stages_per_rank + 3))
 
 
@@ -106,7 +106,7 @@ def test_what_passes_apart_cost_counts_where_a_schedule_splits_them():
     """By hand: the first stage, which has no gradient to send, splits nothing."""
     first, second = layer(split_us=1000.0), layer(split_us=30.0)
     for schedule, more_us in (("gpipe", 0), ("1f1b", 0), ("zero-bubble", 4 * 30)):
-        steps = [simulate(plan(layers, schedule=schedule)) for layers in ([layer()] * 2, [first, second])]
+        steps = [simulate_step(plan(layers, schedule=schedule)) for layers in ([layer()] * 2, [first, second])]
         wgrads = [[event for event in step.events if event.what == "wgrad"] for step in steps]
         before_us, now_us = (sum(event.end_us - event.start_us for event in events) for events in wgrads)
         assert now_us - before_us == pytest.approx(more_us), schedule
@@ -115,13 +115,13 @@ def test_what_passes_apart_cost_counts_where_a_schedule_splits_them():
 def test_communication_beside_computing_costs_only_the_fill():
     """Two stages: activations cross once before the second can begin, gradients once before the first can end."""
     link = Link(gb_s=1.0, latency_us=10.0)
-    step = simulate(plan([layer(output_bytes=40_000)] * 2, microbatches=8, schedule="gpipe", link=link))
+    step = simulate_step(plan([layer(output_bytes=40_000)] * 2, microbatches=8, schedule="gpipe", link=link))
     assert step.exposed_communication_us == pytest.approx(2 * (10 + 40))
 
 
 def test_a_link_slower_than_computing_sets_the_pace():
     link = Link(gb_s=1.0, latency_us=0.0)
-    step = simulate(plan([layer(output_bytes=1_000_000)] * 2, microbatches=4, schedule="gpipe", link=link))
+    step = simulate_step(plan([layer(output_bytes=1_000_000)] * 2, microbatches=4, schedule="gpipe", link=link))
     assert step.step_us == pytest.approx(100 + 4 * 1000 + 100 + 200 + 4 * 1000 + 200)
 
 
@@ -133,10 +133,10 @@ def test_messages_to_both_neighbours_share_the_link_of_a_rank():
     layers = [layer(output_bytes=1_000_000), middle, layer(output_bytes=0)]
 
     def step_us(microbatches):
-        return simulate(plan(layers, microbatches=microbatches, link=link)).step_us
+        return simulate_step(plan(layers, microbatches=microbatches, link=link)).step_us
 
     assert (step_us(40) - step_us(20)) / 20 == pytest.approx(2 * 1000, rel=0.05)
-    sent = [event for event in simulate(plan(layers, link=link)).events if event.what == "send"]
+    sent = [event for event in simulate_step(plan(layers, link=link)).events if event.what == "send"]
     middles = sorted((event.start_us, event.end_us) for event in sent if event.rank == 1)
     assert len(middles) == 8 and all(one[1] <= other[0] for one, other in itertools.pairwise(middles))
 
@@ -145,7 +145,7 @@ def test_a_sum_over_replicas_waits_for_what_its_rank_sends():
     """And what is sent afterwards waits for the sum."""
     link = Link(gb_s=1.0, latency_us=0.0)
     layers = [layer(output_bytes=1_000_000, parameter_bytes=0), layer(output_bytes=0, parameter_bytes=2_000_000)]
-    step = simulate(plan(layers, replicas=2, microbatches=1, schedule="gpipe", link=link))
+    step = simulate_step(plan(layers, replicas=2, microbatches=1, schedule="gpipe", link=link))
     sends = {event.name: (event.start_us, event.end_us) for event in step.events if event.rank == 2}
     assert sends["gradients to rank 0"] == (1400, 2400)
     assert sends["sum of gradients"] == (2400, 4400)
@@ -157,7 +157,7 @@ def test_what_a_rank_sends_and_receives_at_once_is_slower():
     on at half speed until the activations are there, 700 µs later at full speed; then the gradients have 300 left."""
     link = Link(gb_s=1.0, latency_us=0.0, both_ways_gb_s=0.5)
     layers = [layer(output_bytes=1_000_000), layer(output_bytes=0)]
-    step = simulate(plan(layers, microbatches=2, link=link))
+    step = simulate_step(plan(layers, microbatches=2, link=link))
     sent = {
         (event.rank, event.microbatch): (event.start_us, event.end_us) for event in step.events if event.what == "send"
     }
@@ -165,7 +165,7 @@ def test_what_a_rank_sends_and_receives_at_once_is_slower():
     assert step.step_us == 4300
     received = [(event.start_us, event.end_us) for event in step.events if event.what == "receive"]
     assert sorted(received) == sorted(sent.values())
-    assert simulate(plan(layers, microbatches=2, link=Link(gb_s=1.0, latency_us=0.0))).step_us == 3600
+    assert simulate_step(plan(layers, microbatches=2, link=Link(gb_s=1.0, latency_us=0.0))).step_us == 3600
 
 
 def test_a_sum_sends_and_receives_at_once():
@@ -173,7 +173,7 @@ def test_a_sum_sends_and_receives_at_once():
     layers = [layer(parameter_bytes=60_000, output_bytes=0)]
     both = Link(gb_s=1.0, latency_us=5.0, both_ways_gb_s=0.25)
     assert sum_us(both, 60_000, ranks=3) == 4 * (5 + 4 * 20)
-    step = simulate(plan(layers, replicas=3, microbatches=1, link=both))
+    step = simulate_step(plan(layers, replicas=3, microbatches=1, link=both))
     assert {event.end_us - event.start_us for event in step.events if event.what == "reduce"} == {4 * (5 + 4 * 20)}
     assert both.at(2.0) == Link(gb_s=2.0, latency_us=5.0, both_ways_gb_s=0.5)
     assert both.at_once == Link(gb_s=0.25, latency_us=5.0)
@@ -182,7 +182,7 @@ def test_a_sum_sends_and_receives_at_once():
 def test_gradients_of_replicas_are_summed_once_the_last_has_them():
     link = Link(gb_s=1.0, latency_us=5.0)
     layers = [layer(parameter_bytes=60_000, output_bytes=0)] * 2
-    step = simulate(plan(layers, replicas=3, schedule="gpipe", link=link))
+    step = simulate_step(plan(layers, replicas=3, schedule="gpipe", link=link))
     sums = [event for event in step.events if event.what == "reduce"]
     assert sorted(event.rank for event in sums) == [0, 1, 2, 3, 4, 5]
     assert [event.end_us - event.start_us for event in sums] == pytest.approx([4 * (5 + 20)] * 6)
@@ -194,7 +194,7 @@ def test_data_parallelism_sums_buckets_beside_the_backward_pass():
     link = Link(gb_s=1.0, latency_us=0.0)
     layers = tuple(layer(dgrad_us=30_000, wgrad_us=30_000, parameter_bytes=30 * mib) for _ in range(3))
     whole = Stage(first=0, last=3, replicas=2)
-    step = simulate(Plan(layers=layers, stages=(whole,), microbatches=1, schedule="1f1b", link=link))
+    step = simulate_step(Plan(layers=layers, stages=(whole,), microbatches=1, schedule="1f1b", link=link))
     once_us = sum_us(link, 30 * mib, ranks=2)
     assert once_us < 60_000  # a bucket is summed while the next fills
     assert step.step_us == pytest.approx(300 + 3 * 60_000 + once_us)
@@ -215,7 +215,7 @@ def test_buckets_fill_from_the_last_layer():
 def test_memory_is_what_is_on_its_way():
     kept = [500, 500 + 1000, 500 + 1000]  # what a layer saves, and what it received
     for schedule, on_their_way in (("gpipe", [6, 6, 6]), ("1f1b", [3, 2, 1]), ("zero-bubble", [3, 3, 3])):
-        step = simulate(plan([layer()] * 3, microbatches=6, schedule=schedule))
+        step = simulate_step(plan([layer()] * 3, microbatches=6, schedule=schedule))
         expected = [COPIES_OF_PARAMETERS * 40 + count * each for count, each in zip(on_their_way, kept, strict=True)]
         assert list(step.memory_bytes) == expected
 
@@ -258,7 +258,7 @@ def test_every_step_keeps_the_rules(drawn):
     """Every pass runs once, in an order that data allows, whatever the replicas of each stage: no rank waits for ever.
     A rank computes one thing at a time, and sends and receives one thing at a time, whichever its neighbour; no memory
     is lost."""
-    step = simulate(drawn)
+    step = simulate_step(drawn)
     passes = [event for event in step.events if event.what in ("forward", "dgrad", "wgrad")]
     computed = {(event.what, event.stage, event.microbatch): event for event in passes}
     wanted = set(itertools.product(("forward", "dgrad", "wgrad"), range(len(drawn.stages)), range(drawn.parts)))

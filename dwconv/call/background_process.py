@@ -1,4 +1,4 @@
-"""Maker: predicts and builds in a process of its own, for one thread of ``background_builds``.
+"""BackgroundProcess: predicts and builds in a process of its own, for one thread of ``background_builds``.
 
 A process and not the thread does the long work, since a thread would hold the interpreter that training needs. The
 process imports TVM alone: PyTorch only when a kernel is checked there that was never measured.
@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Any
 
 from dwconv.dispatch.knowledge import database
 from dwconv.errors import WorkerCannotStart, WorkerError
-from dwconv.kernels.load import can_load_libraries
+from dwconv.kernels.load_cpu import can_load_libraries
 from dwconv.system import forks
 from dwconv.untuned import portfolio_file
 
 if TYPE_CHECKING:
-    from dwconv.call.background_worker import Expect
+    from dwconv.call.background_worker import ExpectRequest
     from dwconv.measure.processes.process import IsolatedProcess
     from dwconv.problems.target import Target
     from dwconv.problems.workload import Workload
     from dwconv.schedules.template import Candidate
     from dwconv.untuned.gain import Expected
 
-HANDLER = "dwconv.call.background_worker:KernelMaker"
+HANDLER = "dwconv.call.background_worker:BackgroundHandler"
 MOST_PROCESSES = 8
 """Each takes a quarter of a gigabyte of memory, and half a one where it checks kernels."""
 LIMIT_S = 120.0
@@ -32,7 +32,7 @@ _MEMORY_SHARE = 0.5 / MOST_PROCESSES
 """Of the available memory, for each process; training has the rest."""
 
 
-class Maker:
+class BackgroundProcess:
     """Makes predictions and kernels. Its process starts with ``start``, or with the first request."""
 
     def __init__(self) -> None:
@@ -50,14 +50,16 @@ class Maker:
         return self._answer(request)
 
     def make(self, candidate: Candidate, target: Target, *, threads: int, checks: bool) -> str:
-        """Why the kernel cannot be built; empty if it can: ``kernels.cache.ready`` has it from now on. ``checks``: the
-        process runs it on as many ``threads``, and keeps whether it is right. Raises WorkerError if it failed perhaps
-        because of the machine."""
-        from dwconv.call.background_worker import Make
+        """Why the kernel cannot be built; empty if it can: ``kernels.cache.kept_linked`` has it from now on.
+        ``checks``: the process runs it on as many ``threads``, and keeps whether it is right. Raises WorkerError if it
+        failed perhaps because of the machine."""
+        from dwconv.call.background_worker import BuildRequest
 
         is_linked = can_load_libraries()
         try:
-            self._answer(Make(candidate=candidate, target=target, threads=threads, checks=checks, links=is_linked))
+            self._answer(
+                BuildRequest(candidate=candidate, target=target, threads=threads, checks=checks, links=is_linked)
+            )
         except WorkerError as error:
             if error.may_be_the_machine or isinstance(error, WorkerCannotStart):
                 raise
@@ -86,13 +88,13 @@ class Maker:
             imports.acquire()
 
 
-def _expect(workload: Workload, target: Target) -> Expect:
-    from dwconv.call.background_worker import Expect
+def _expect(workload: Workload, target: Target) -> ExpectRequest:
+    from dwconv.call.background_worker import ExpectRequest
     from dwconv.kernels.cache import expected_path
 
     formulas = sorted(portfolio_file.PATH.parent.glob("*.*"))
     path = expected_path(workload, target, evidence=(*database().logs, *formulas))
-    return Expect(workload=workload, target=target, keep_at=str(path))
+    return ExpectRequest(workload=workload, target=target, keep_at=str(path))
 
 
 # -- what this process has --------------------------------------------------------------------------------------------

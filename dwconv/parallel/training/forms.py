@@ -17,7 +17,7 @@ from dwconv.parallel.data.replicas import communication, data_parallel
 from dwconv.parallel.pipeline.pipeline import Pipeline
 from dwconv.parallel.pipeline.stages import uses_all
 from dwconv.parallel.planning.fx_graph import runs
-from dwconv.parallel.planning.plan import Plan
+from dwconv.parallel.planning.pipeline_plan import Plan
 
 
 class CountedLoss:

@@ -18,12 +18,12 @@ from dwconv.records import log as log_module
 from dwconv.records.record import Status
 from dwconv.schedules import template as template_module
 from dwconv.schedules.space import Config
-from dwconv.tuner.search import loop, search_state
+from dwconv.tuner.search import search_loop, search_state
 from dwconv.tuner.search.evolve import Evolve
-from dwconv.tuner.search.loop import FINALISTS, SearchPlan, tune_workload
+from dwconv.tuner.search.search_loop import FINALISTS, SearchPlan, tune_workload
 from dwconv.tuner.search.search_result import Stop
 from dwconv.tuner.search.search_state import SearchState
-from dwconv.tuner.search.spaces import SpaceUnion
+from dwconv.tuner.search.space_union import SpaceUnion
 from dwconv.untuned.starts import Start
 from tests import fake_tuning as fake
 from tests.tuner.fake_search import AFRESH, tune
@@ -52,7 +52,7 @@ def test_evolution_starts_from_what_is_known_to_be_good(log, monkeypatch):
     (default,) = SpaceUnion.of(fake.WORKLOAD, fake.TARGET).defaults
     estimated = Config.of("fake.fprop", **{**dict(default.values), "tile_h": 4, "block_h": 4})
     start = Start(config=estimated, reason="of least estimated cost")
-    monkeypatch.setattr(loop, "starts", lambda workload, target, records: [start])
+    monkeypatch.setattr(search_loop, "starts", lambda workload, target, records: [start])
     runner = fake.FakeRunner()
     tune(log, runner, trials=8)
     assert runner.measured[:2] == [default, estimated]
@@ -81,7 +81,7 @@ def test_resume_never_measures_a_candidate_twice_failed_ones_included(log):
 
 
 def test_other_workloads_devices_and_spaces_in_the_log_are_not_resumed(log):
-    config = loop.SpaceUnion.of(fake.WORKLOAD, fake.TARGET).defaults[0]
+    config = search_loop.SpaceUnion.of(fake.WORKLOAD, fake.TARGET).defaults[0]
     ours = fake.record(fake.WORKLOAD, config, median_us=1.0)
     log.append(dataclasses.replace(ours, workload=fake.WORKLOAD.with_batch(9)))
     log.append(dataclasses.replace(ours, device="another"))
@@ -293,7 +293,7 @@ def test_where_all_finalists_are_wrong_the_rest_is_for_the_next_run(log, monkeyp
     result = tune(log, again)
     assert again.measured == [] and len(again.confirmed) == FINALISTS and result.best.confirmed
     assert not set(again.confirmed) & set(runner.confirmed)
-    monkeypatch.setattr(loop, "_CONFIRM_S", 0.0)
+    monkeypatch.setattr(search_loop, "_CONFIRM_S", 0.0)
     tune(log, late := fake.FakeRunner(confirmed=lambda config: None), plan=AFRESH)
     assert len(late.confirmed) == FINALISTS, "after some time no others begin"
 

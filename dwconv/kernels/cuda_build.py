@@ -14,7 +14,7 @@ from typing import Any
 
 from dwconv.errors import BuildError, DwconvError
 from dwconv.kernels.artifact import Argument, Artifact, Extent, Launch, Scalar
-from dwconv.kernels.cpu import describe, extent, telling_line
+from dwconv.kernels.cpu_build import describe, extent, telling_line
 from dwconv.kernels.nvrtc import compile_cubin
 from dwconv.problems.target import CudaTarget
 from dwconv.schedules.cuda.gpu.hardware import COPIES_VECTORS

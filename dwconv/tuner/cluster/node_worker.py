@@ -25,14 +25,14 @@ from dwconv.records.line import decode, encode
 from dwconv.records.record import TuningRecord
 from dwconv.system import versions
 from dwconv.tuner.campaign import doubt_limits, prepared_cpu
-from dwconv.tuner.cluster.node import Facts, NodeReport, NodeTask, Setup
+from dwconv.tuner.cluster.node import NodeFacts, NodeReport, NodeTask, Setup
 from dwconv.tuner.results_table import Outcome
-from dwconv.tuner.search import loop
+from dwconv.tuner.search import search_loop
 from dwconv.tuner.search.search_result import TuningResult
 
 if TYPE_CHECKING:
     from dwconv.measure.runner import WorkerProcesses
-    from dwconv.tuner.user_choices import Choices
+    from dwconv.tuner.user_choices import UserChoices
 
 
 class NodeWorker:
@@ -41,14 +41,14 @@ class NodeWorker:
 
     def __init__(self, kind: str) -> None:
         self._kind = kind
-        self._ready: tuple[Choices, Target, WorkerProcesses] | None = None
+        self._ready: tuple[UserChoices, Target, WorkerProcesses] | None = None
         self._outbox = Outbox()
 
     def versions(self) -> dict[str, str]:
         """Of the packages on which times depend. The only call that another version of dwconv must understand."""
         return versions.installed()
 
-    def start(self, setup: Setup) -> Facts:
+    def start(self, setup: Setup) -> NodeFacts:
         """Get ready. Raises a DwconvError if nothing can be measured here."""
         target = parse_target(self._kind if setup.target == "auto" else setup.target)
         if isinstance(target, CpuTarget):
@@ -57,7 +57,7 @@ class NodeWorker:
             target = dataclasses.replace(target, fast_math=True)
         choices = dataclasses.replace(setup.choices, jobs=setup.jobs or cores())
         self._ready = choices, target, choices.workers(target)
-        return Facts(target=target, place=place_of(target))
+        return NodeFacts(target=target, place=place_of(target))
 
     def begin(self, task: NodeTask) -> None:
         """Tune a workload from now on; ``report`` gives its state."""
@@ -74,7 +74,7 @@ class NodeWorker:
         choices, target, workers = self._ready
         known = Database.of(map(decode, task.others)).behind(map(decode, task.records), [])
         try:
-            result = loop.tune_workload(
+            result = search_loop.tune_workload(
                 task.workload,
                 target,
                 log=outbox,

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from dwconv import native
-from dwconv.call.arguments import Arguments
+from dwconv.call.arguments import CallArguments
 from dwconv.call.deferred import deferred
 from dwconv.call.functional import conv1d, conv2d, conv3d
 from dwconv.call.transposed import FUNCTIONS
@@ -78,12 +78,12 @@ def arguments_of(
     padding: Any = 0,
     dilation: Any = 1,
     groups: Any = 1,
-) -> Arguments:
+) -> CallArguments:
     """The arguments of a call of PyTorch's function."""
-    return Arguments(input, weight, bias, stride, padding, dilation, groups, axes)
+    return CallArguments(input, weight, bias, stride, padding, dilation, groups, axes)
 
 
-def is_depthwise(given: Arguments) -> bool:
+def is_depthwise(given: CallArguments) -> bool:
     """True if it is a depthwise convolution, as in ``convert``: with one channel it is a dense one."""
     input, weight, axes, groups = given.input, given.weight, given.axes, given.groups
     return (

@@ -1,4 +1,4 @@
-"""Candidates: the schedules that are worth measuring for one graph and its backward graph.
+"""Which schedules are worth measuring for one graph and its backward graph.
 
 Times by number of threads come from a model, which has tasks timed as sparingly as it can. The strategies make a
 schedule of each combination. Those that hold too much memory are left out, and no two that are the same are measured.
@@ -9,13 +9,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from dwconv.concurrency.hill_climbing import HillClimbing, Timed, estimated_curves, estimated_us
+from dwconv.concurrency.hill_climbing import HillClimbing, TimeOnThreads, estimated_curves, estimated_us
 from dwconv.concurrency.lanes import one_at_a_time
 from dwconv.concurrency.machine_costs import GPU
 from dwconv.concurrency.options import RANDOM, Options
-from dwconv.concurrency.schedule import ExtraSlots, Machine, Room, ScalingCurve, Schedule, TaskGraph, drawn, peak_bytes
 from dwconv.concurrency.second_threads import idle_pairs
 from dwconv.concurrency.strategies import COMBINED, filled_in, schedules
+from dwconv.concurrency.task_graph import (
+    ExtraSlots,
+    Machine,
+    Room,
+    ScalingCurve,
+    Schedule,
+    TaskGraph,
+    drawn,
+    peak_bytes,
+)
 from dwconv.concurrency.task_timer import TimeLeft
 from dwconv.concurrency.tasks import CutGraph
 from dwconv.concurrency.time_regression import Counts, Regression
@@ -40,7 +49,7 @@ class Known:
 
 
 def known_curves(
-    graphs: Sequence[TaskGraph], timed: Timed, *, cores: int, options: Options, counts: Counts | None = None,
+    graphs: Sequence[TaskGraph], timed: TimeOnThreads, *, cores: int, options: Options, counts: Counts | None = None,
     topology: Topology = ALIKE,
 ) -> Known:  # fmt: skip
     """By the options' model of times."""
@@ -93,7 +102,7 @@ class SchedulePair:
         return sum(schedule.makespan_us for schedule in self.schedules)
 
 
-def candidates(
+def worth_trying(
     parts: Sequence[GraphTimes], *, options: Options, machine: Machine, budget: TimeLeft
 ) -> list[SchedulePair]:
     """The schedules worth measuring, the most promising first: those of the shortest expected time, without those that

@@ -1,4 +1,4 @@
-"""Any size: what is known of a kernel of any size at a size that it was not measured at, or predicted for."""
+"""What is known of a kernel of any size at a size that it was not measured at, or predicted for."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def pixels(shape: Sequence[int]) -> int:
 
 
 def nearest_of_any_size(of_layer: Sequence[OfAnySize], workload: Workload) -> OfAnySize | None:
-    """The one whose size is the nearest to that of ``workload``; None if none is near enough to tell anything."""
+    """The one whose size is the nearest to that of ``workload``; None if none is near enough to predict from."""
     octaves = {
         number: octaves_apart(each.candidate.workload.input_size, workload.input_size)
         for number, each in enumerate(of_layer)

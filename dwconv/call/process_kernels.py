@@ -1,4 +1,4 @@
-"""Loaded: the kernels that this process has: built or from a pack, once for each device, and checked before they run.
+"""The kernels that this process has: built or from a pack, once for each device, and checked before they run.
 
 A kernel runs only once it was found right on this machine:
 
@@ -24,12 +24,12 @@ from dwconv.call.untuned_warnings import warn_once
 from dwconv.dispatch import legality, loaded_packs
 from dwconv.dispatch.kernel_state import KernelState
 from dwconv.errors import BuildError
-from dwconv.kernels.cpu import telling_line
+from dwconv.kernels.cpu_build import telling_line
 from dwconv.problems.target import Target
 from dwconv.system import forks
 
 if TYPE_CHECKING:
-    from dwconv.kernels.cache import Checked
+    from dwconv.kernels.cache import CheckResults
     from dwconv.kernels.kernel import Kernel
     from dwconv.problems.target import Target
     from dwconv.schedules.template import Candidate
@@ -45,7 +45,7 @@ state = KernelState()
 kernels: dict[tuple[Candidate, torch.device], Kernel] = {}
 unbuilt: dict[tuple[Candidate, torch.device], str] = {}
 """Why kernels could not be built in the background."""
-_seen: dict[tuple[Candidate, torch.device], Checked] = {}
+_seen: dict[tuple[Candidate, torch.device], CheckResults] = {}
 """Verdicts of this process: without a cache on disk each kernel is checked once."""
 
 
@@ -83,20 +83,20 @@ def kernel_of(candidate: Candidate, target: Target, device: torch.device) -> Ker
 
 def is_ready(candidate: Candidate, target: Target, device: torch.device) -> bool:
     """True if nothing has to be built before the kernel runs."""
-    from dwconv.kernels.cache import ready
+    from dwconv.kernels.cache import kept_linked
 
     if (candidate, device) in kernels or loaded_packs.artifact_of(candidate, target):
         return True
-    return ready(candidate, target) is not None
+    return kept_linked(candidate, target) is not None
 
 
 def lacks(candidate: Candidate, target: Target, *, threads: int) -> Candidate | None:
     """What has to be built, or checked on so many ``threads``, before a CPU's kernel runs; None if nothing has to be.
     What a pack that was loaded brings is checked when it is first used."""
-    from dwconv.kernels.cache import checked, ready
+    from dwconv.kernels.cache import checked, kept_linked
 
     built = loaded_packs.for_every_layer(candidate, target) or loaded_packs.artifact_of(candidate, target)
-    built = built or ready(candidate, target)
+    built = built or kept_linked(candidate, target)
     if built is None:
         return legality.built_for(candidate, target)
     if _tells(checked(built, target), threads={threads, 1}) or loaded_packs.kept(built.candidate, target) is None:
@@ -105,13 +105,13 @@ def lacks(candidate: Candidate, target: Target, *, threads: int) -> Candidate | 
 
 
 def load(candidate: Candidate, target: Target, device: torch.device) -> Kernel:
-    from dwconv.kernels.cache import build_cached, make_ready, ready
+    from dwconv.kernels.cache import build_cached, build_linked, kept_linked
     from dwconv.kernels.kernel import Kernel
 
     with torch.cuda.device(device) if device.type == "cuda" else contextlib.nullcontext():
-        own = loaded_packs.artifact_of(candidate, target) or ready(candidate, target)
+        own = loaded_packs.artifact_of(candidate, target) or kept_linked(candidate, target)
         if own is None and (general := legality.built_for(candidate, target)) != candidate:
-            make_ready(general, target)
+            build_linked(general, target)
             loaded_packs.note_built()
         if every := loaded_packs.for_every_layer(candidate, target):  # one machine code for all sizes, checked once
             of_all = every.candidate, device
@@ -146,7 +146,7 @@ def fault_of(kernel: Kernel, target: Target, device: torch.device) -> str | None
     """What is wrong with a kernel, on the threads that it is about to run on and on one; empty if nothing is. None if
     that cannot be found out now, since the call is being captured in a CUDA graph. Raises what the kernel raises,
     MemoryError, and NotNow where the process is about to end."""
-    from dwconv.kernels.cache import Checked, checked, remember_checked
+    from dwconv.kernels.cache import CheckResults, checked, remember_checked
     from dwconv.measure.verify.first_use import NoThread, fault_at_first_use
 
     artifact = kernel.any_size.artifact if kernel.any_size else kernel.artifact
@@ -166,11 +166,11 @@ def fault_of(kernel: Kernel, target: Target, device: torch.device) -> str | None
     except NoThread:
         raise NotNow from None
     remember_checked(artifact, target, threads=wanted, fault=fault)
-    _seen[key] = Checked(threads=frozenset(wanted) | (_seen[key].threads if key in _seen else set()), fault=fault)
+    _seen[key] = CheckResults(threads=frozenset(wanted) | (_seen[key].threads if key in _seen else set()), fault=fault)
     return fault
 
 
-def _tells(known: Checked | None, *, threads: Set[int]) -> bool:
+def _tells(known: CheckResults | None, *, threads: Set[int]) -> bool:
     """Whether it is known how a kernel does on each of these numbers of threads."""
     return known is not None and (known.fault != "" or threads <= known.threads)
 

@@ -11,10 +11,10 @@ from dwconv.records.record import Status, TuningRecord
 from dwconv.schedules.cuda.gpu.cost import least_us, total_us
 from dwconv.schedules.space import Config, ConfigSpace, Knob, Rule
 from dwconv.schedules.template import estimated_us, template
-from dwconv.tuner.search import strategies
+from dwconv.tuner.search import search_strategies
 from dwconv.tuner.search.search_result import SEARCHES, Stop
-from dwconv.tuner.search.spaces import SpaceUnion, Unvisited
-from dwconv.tuner.search.strategies import Analytic, Strategy, estimates, in_order, make_strategy
+from dwconv.tuner.search.search_strategies import Analytic, Strategy, estimates, in_order, make_strategy
+from dwconv.tuner.search.space_union import SpaceUnion, Unvisited
 from tests import fake_tuning as fake
 
 SM_90 = parse_target("cuda:sm_90")
@@ -31,12 +31,12 @@ def union(*spaces: ConfigSpace) -> SpaceUnion:
 
 def strategy(search: str, spaces: SpaceUnion, *, seed: int = 0) -> Strategy:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(strategies, "estimated_us", estimate)
+        patch.setattr(search_strategies, "estimated_us", estimate)
         return make_strategy(search, spaces=spaces, workload=fake.WORKLOAD, seed=seed, target=SM_90)
 
 
 def drive(search: str, spaces: SpaceUnion, *, trials: int, seed: int, shuffled: random.Random | None = None) -> list:
-    """Ask, measure on the landscape, tell; returns the batches asked."""
+    """Propose, measure on the landscape, learn; returns the batches proposed."""
     chosen = strategy(search, spaces, seed=seed)
     batches = []
     while sum(map(len, batches)) < trials:

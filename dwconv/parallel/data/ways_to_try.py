@@ -41,7 +41,7 @@ def _factor_bytes(parameter: Tensor, rank: int) -> int:
     return parameter.element_size() * (factors if 2 * factors < parameter.numel() else parameter.numel())
 
 
-def candidates(gradient_mb: float, *, world: int, compression: Compression) -> list[list[Communication]]:
+def worth_trying(gradient_mb: float, *, world: int, compression: Compression) -> list[list[Communication]]:
     """What is worth trying, by bucket size, the default's first: all-reduce with what compresses it, then the other
     collectives. Below 1 MiB that is one bucket already."""
     sizes = [None, *(size for size in _BUCKETS_MB if size < gradient_mb)]

@@ -1,4 +1,4 @@
-// Traced: what a traced forward pass checks and runs in every call, as call/traced.py has it, in microseconds.
+// Traced: what a traced forward pass checks and runs in every call, as call/guarded_forward.py has it, in microseconds.
 //
 //   Guard.holds()            whether modules, modes, hooks and attributes are those that were pinned
 //   run_traced(members, x)   z of a block, by `run_as_one`, in evaluation by `run_in_evaluation`

@@ -199,9 +199,9 @@ def counted(building: Iterable[Artifact], *, total: int) -> Iterator[Artifact]:
 
 def _built_at_once(candidates: Sequence[Candidate], target: Target) -> Iterator[Artifact]:
     """``built`` of each as soon as it is, by as many processes as there are cores. Raises BuildError if one fails."""
-    setup = BuildSetup(target=target, build="dwconv.packs.make:built")
+    setup = BuildSetup(target=target, build="dwconv.packs.write_pack:built")
     size = min(os.cpu_count() or 1, len(candidates))
-    pool = Pool("dwconv.measure.build_worker:Builder", setup, size=size, misfit=partial(misfit, target=target))
+    pool = Pool("dwconv.measure.build_worker:BuildHandler", setup, size=size, misfit=partial(misfit, target=target))
     try:
         ended = pool.map(candidates, timeout_s=_BUILD_TIMEOUT_S)
         for number, one in ended:

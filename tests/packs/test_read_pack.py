@@ -137,7 +137,7 @@ def no_tvm(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("no_tvm")
-def test_where_nothing_can_be_built_a_race_tells_what_is_left_and_the_way_out(pack):
+def test_where_nothing_can_be_built_a_race_names_what_is_left_and_the_way_out(pack):
     dwconv.load_pack(pack)
     other = dataclasses.replace(LAYER, kernel=(5, 5))
     counts = {LAYER: 1, other: 1}
@@ -178,10 +178,10 @@ def test_where_nothing_can_be_built_logs_do_not_count(planted_log, logs, monkeyp
     assert plan.is_pytorch
 
 
-# -- kernels that nobody measured ------------------------------------------------------------------------------------
+# -- kernels that were not measured ----------------------------------------------------------------------------------
 
 
-def test_then_they_run_and_every_answer_says_that_nobody_measured_them(pack, nothing_is_built):
+def test_then_they_run_and_every_answer_says_that_they_were_not_measured(pack, nothing_is_built):
     forge(pack, made_for(measured=False))
     dwconv.load_pack(pack, unmeasured=True)
     plan, ours, theirs = step(batch=3)

@@ -26,11 +26,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from dwconv.call import causal, functional, transposed
-from dwconv.call.active import AXES, TRANSPOSED_AXES, arguments_of, transposed_arguments_of
-from dwconv.call.arguments import Arguments, Call
+from dwconv.call.arguments import Call, CallArguments
 from dwconv.call.causal import causal_conv1d
 from dwconv.call.deferred import cuts, is_causal, swaps
 from dwconv.call.frozen_forward import plain_class
+from dwconv.call.function_mode import AXES, TRANSPOSED_AXES, arguments_of, transposed_arguments_of
 from dwconv.call.signature import NoSignature, Signature, are_tensors
 from dwconv.call.transposed_call import TransposedArguments, TransposedCall
 from dwconv.discovery.same_padding import SamePadding, pads_the_same, same_padding
@@ -153,13 +153,15 @@ class CallWatch:
 
     # -- what the two modes find ---------------------------------------------------------------------------------------
 
-    def function(self, run: Callable[[], Tensor], given: Arguments | TransposedArguments, *, is_ours: bool) -> Tensor:
+    def function(
+        self, run: Callable[[], Tensor], given: CallArguments | TransposedArguments, *, is_ours: bool
+    ) -> Tensor:
         """A call of ``conv1d``, ``conv_transpose1d`` or the like, PyTorch's or dwconv's; its result."""
         layer, inputs = self._pad_the_same.get(self._inside[-1]), self._given[-1]
-        if layer and isinstance(given, Arguments) and isinstance(inputs, tuple) and inputs:
+        if layer and isinstance(given, CallArguments) and isinstance(inputs, tuple) and inputs:
             given = _with_its_padding(layer, given, inputs[0])
         if is_ours:  # first: it raises what the function itself would
-            Call.of(given) if isinstance(given, Arguments) else TransposedCall.of(given)
+            Call.of(given) if isinstance(given, CallArguments) else TransposedCall.of(given)
         with self._ops_within() as ops:
             result = run()
         problem = _problem_of(given, is_ours=is_ours)
@@ -175,7 +177,7 @@ class CallWatch:
             is_functional=not is_ours and self._inside[-1] not in self._converted,
             is_transposed=is_transposed,
         )
-        if isinstance(given, Arguments) and is_causal(given):
+        if isinstance(given, CallArguments) and is_causal(given):
             self._sums[result] = watched, given.weight.shape[-1] - 1
         for op in ops:
             self._waiting[op.sizes].append((op.pointers, watched))
@@ -271,7 +273,7 @@ class _Functions(TorchFunctionMode):
         if func is causal_conv1d:
             with self:  # its parts are seen like others
                 return causal.computed(*args, **kwargs)
-        given: Arguments | TransposedArguments
+        given: CallArguments | TransposedArguments
         if (axes := _AXES.get(func)) is not None:
             given = arguments_of(axes, *args, **kwargs)
         elif (axes := _TRANSPOSED.get(func)) is not None:
@@ -283,19 +285,19 @@ class _Functions(TorchFunctionMode):
         return self._watch.function(lambda: func(*args, **kwargs), given, is_ours=False)
 
 
-def _with_its_padding(layer: nn.Module, given: Arguments, x: Tensor) -> Arguments:
+def _with_its_padding(layer: nn.Module, given: CallArguments, x: Tensor) -> CallArguments:
     """The call of a convolution in a layer that pads by itself, as if it were called with what the layer is given."""
     assert isinstance(layer, nn.Conv2d)
     return given._replace(input=x, padding=same_padding(layer, (x.shape[-2], x.shape[-1])))
 
 
-def _problem_of(given: Arguments | TransposedArguments, *, is_ours: bool = False) -> Problem | None:
+def _problem_of(given: CallArguments | TransposedArguments, *, is_ours: bool = False) -> Problem | None:
     """None if it is no depthwise convolution, as in ``convert``: with one channel it is a dense one, unless the
     function is ours. None, too, of a transposed one that always is PyTorch's."""
     if given.groups == 1 and not is_ours:
         return None
     try:
-        if isinstance(given, Arguments):
+        if isinstance(given, CallArguments):
             return Call.of(given).problem
         call = TransposedCall.of(given)
         return call.problem if call.is_ours else None
@@ -362,11 +364,11 @@ class _Op:
     def of(cls, x: Tensor, w: Tensor, geometry: Any, *, bias: Tensor | None) -> _Op:
         stride, padding, dilation, is_transposed, over, groups, *_ = geometry
         ints = tuple(tuple(each) for each in (x.shape, w.shape, stride, padding, dilation))
-        given: Arguments | TransposedArguments
+        given: CallArguments | TransposedArguments
         if is_transposed:
             given = TransposedArguments(x, w, bias, stride, padding, over, groups, dilation, x.dim() - 2)
         else:
-            given = Arguments(x, w, bias, stride, padding, dilation, groups, x.dim() - 2)
+            given = CallArguments(x, w, bias, stride, padding, dilation, groups, x.dim() - 2)
         return cls(
             sizes=(*ints, is_transposed, groups, x.dtype),
             pointers=(x.data_ptr(), w.data_ptr()),

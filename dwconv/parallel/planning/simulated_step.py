@@ -21,7 +21,7 @@ from functools import partial
 from typing import Literal, NamedTuple
 
 from dwconv.errors import NoPlan
-from dwconv.parallel.planning.plan import (
+from dwconv.parallel.planning.pipeline_plan import (
     COPIES_OF_PARAMETERS,
     FREE_LINK,
     Action,
@@ -33,7 +33,7 @@ from dwconv.parallel.planning.plan import (
     sum_us,
     transfer_us,
 )
-from dwconv.parallel.planning.timeline import Event, What
+from dwconv.parallel.planning.trace_events import Event, What
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +51,7 @@ class SimulatedStep:
     """By rank, at its peak: parameters with gradients and momentum, and what is kept for the backward pass."""
 
 
-def simulate(plan: Plan) -> SimulatedStep:
+def simulate_step(plan: Plan) -> SimulatedStep:
     """One step of ``plan``. Raises NoPlan for an unknown schedule."""
     ran, free = SimulatedRanks(plan, plan.link), SimulatedRanks(plan, FREE_LINK)
     return SimulatedStep(

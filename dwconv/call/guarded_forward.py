@@ -1,4 +1,4 @@
-"""Traced: the forward pass of a module with its blocks as one, as long as nothing about the module has changed.
+"""GuardedForward: the forward pass of a module with its blocks as one, as long as nothing about the module has changed.
 
     parent(x) ─► does the guard hold, is the call as it was traced? ─no─► its own forward pass
                      │ yes
@@ -8,7 +8,8 @@
                                                             ▼
                                                         one op; updates running statistics
 
-Parameters, buffers and momenta are read in every call. C++ does the same, ``native/traced.h``, once it is compiled.
+Parameters, buffers and momenta are read in every call. C++ does the same once it is compiled:
+``native/guarded_forward.h``.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils._python_dispatch import _disable_current_modes
 
 from dwconv import native
-from dwconv.call import block_call, blocks, functional, torch_ops
-from dwconv.call.block_call import CHANNELS_LAST, NormCall, Place
+from dwconv.call import block_call, block_ops, functional, torch_ops
+from dwconv.call.block_call import CHANNELS_LAST, BlockForm, NormCall
 from dwconv.call.call_plan import CallPlan
 from dwconv.call.frozen_forward import GLOBAL_HOOKS, Forward, Pinned, Trace, TracedBlock, at, still_holds
 from dwconv.call.untuned_warnings import warn_once
@@ -48,7 +49,7 @@ _RETRY = 256
 """Calls after which a module that is another now is compared again."""
 
 
-class Traced:
+class GuardedForward:
     """A trace, bound to one module."""
 
     def __init__(self, parent: nn.Module, trace: Trace) -> None:
@@ -106,7 +107,7 @@ class Traced:
 
 
 _ONE_BY_ONE = "the parts of fused blocks run one by one while {}; afterwards the blocks run as one again"
-_Bound = tuple[Sequence[Trace], list[Traced]]
+_Bound = tuple[Sequence[Trace], list[GuardedForward]]
 _bound: dict[int, _Bound] = {}
 
 
@@ -132,7 +133,7 @@ def entered(parent: nn.Module, traces: Sequence[Trace]) -> Any:
 
 def bind(parent: nn.Module, traces: Sequence[Trace]) -> _Bound:
     key = id(parent)
-    known = _bound[key] = traces, [Traced(parent, trace) for trace in traces]
+    known = _bound[key] = traces, [GuardedForward(parent, trace) for trace in traces]
     weakref.finalize(parent, _let_go, key, known)
     return known
 
@@ -189,7 +190,7 @@ class BoundBlock:
             return z
         if not trains:
             statistics: list[Any] = [(each.weight, each.bias, each.running_mean, each.running_var) for each in held]
-            return blocks.inference(plan, x, conv.weight, conv.bias, statistics)
+            return block_ops.inference(plan, x, conv.weight, conv.bias, statistics)
         for norm, counts in zip(norms, self._block.counts, strict=True):
             if counts and self._place.block.layer_norm is None and norm.num_batches_tracked is not None:
                 norm.num_batches_tracked.add_(1)
@@ -234,13 +235,13 @@ class BoundBlock:
 
     def _is_learnt(self, plan: CallPlan, x: Tensor, conv: nn.Module, norms: Sequence[nn.Module]) -> bool:
         """C++ runs calls of such an x from now on; False if it cannot."""
-        cpp, compiled = native.module, blocks.compiled(plan)
+        cpp, compiled = native.module, block_ops.compiled(plan)
         if cpp is None or compiled is None:
             return False
         if self._members is None:
             is_layer_norm = self._place.block.layer_norm is not None
             kinds = self._place.block.batch_norms or [Norm()]
-            statistics = map(blocks.statistics_for_compiled, kinds)
+            statistics = map(block_ops.statistics_for_compiled, kinds)
             members = [*zip(map(weakref.ref, norms), self._block.counts, statistics, strict=True)]
             self._members = cpp.Members(weakref.ref(conv), members, is_layer_norm)
         self._members.learn(x, compiled)
@@ -311,8 +312,8 @@ def _in_graph(parent: nn.Module, block: TracedBlock, x: Tensor) -> Any:
         if counts and tracked is not None:
             tracked.add_(1)
     return in_graph(
-        x, conv.weight, conv.bias, learnt, statistics, momenta, blocks.decided_by, str(place.block), place.weight_shape,
-        place.stride, place.padding, place.dilation, place.bias,
+        x, conv.weight, conv.bias, learnt, statistics, momenta, block_ops.decided_by, str(place.block),
+        place.weight_shape, place.stride, place.padding, place.dilation, place.bias,
     )  # fmt: skip
 
 
@@ -339,7 +340,7 @@ def _block_in_graph(
     *fields: Any,
 ) -> Tensor:
     name, weight_shape, stride, padding, dilation, has_bias = fields
-    place = Place(
+    place = BlockForm(
         block=Block.parse(name),
         weight_shape=tuple(weight_shape),
         stride=tuple(stride),
