@@ -259,17 +259,23 @@ def is_autocast(x: Tensor) -> bool:
 
 
 def layout_of_result(x: Tensor, w: Tensor) -> Layout:
-    """channels_last if one of the two is, as with PyTorch's op."""
+    """channels_last if one of the two is, as with PyTorch's op, whose volumes of float64 are always contiguous."""
+    if x.dim() == 5 and x.dtype is torch.float64:
+        return "nchw"
     return "nhwc" if lies_channels_last(x) or lies_channels_last(w) else "nchw"
 
 
 def lies_channels_last(tensor: Tensor) -> bool:
     """PyTorch's rule, which looks at the strides; they decide also where a size of 1 leaves it open."""
-    sizes, strides = tensor.shape, tensor.stride()
+    return are_channels_last(tensor.shape, tensor.stride())
+
+
+def are_channels_last(sizes: Sequence[int], strides: Sequence[int]) -> bool:
+    """The same of an image with these."""
     if strides[1] == 0:
         return False
     least = 0
-    for axis in (1, *range(tensor.dim() - 1, 1, -1), 0):
+    for axis in (1, *range(len(sizes) - 1, 1, -1), 0):
         if sizes[axis] == 0 or strides[axis] < least or (axis == 0 and least == strides[1]):
             return False
         least = strides[axis] * sizes[axis]

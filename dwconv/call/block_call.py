@@ -19,6 +19,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import _disable_current_modes
 
 from dwconv.call import block_ops
+from dwconv.call.arguments import are_channels_last, lies_channels_last
 from dwconv.call.block_tensors import batch_norms_of, is_layer_norm, results_of
 from dwconv.call.call_plan import CallPlan, plan_for
 from dwconv.dispatch import knowledge
@@ -121,6 +122,8 @@ def plan_of(
     axes = len(place.weight_shape)
     if not _holds(x, *IMAGE_DTYPES) or len(shape) != axes or None in (*shape, *strides) or 0 in shape:
         return None
+    if not are_channels_last(shape, strides):  # where a size of 1 leaves it open, PyTorch's ops go by the strides
+        return None
     dense = dense_strides(shape, layout="nhwc")
     if any(size != 1 and here != wanted for size, here, wanted in zip(shape, strides, dense, strict=True)):
         return None
@@ -140,6 +143,8 @@ def plan_of(
     if not block_ops.is_at_once(plan):
         return None
     of_y = plan.problem.workload(plan.problem.passes[0]).output_shape
+    if shape[1] == 1 or any(math.prod(image[2:]) == 1 for image in (shape, of_y)):
+        return None  # these are contiguous, too, and PyTorch's ops give them now one way, now the other
     kinds = [(kind, image) for kind, image in ((block.norm1, shape), (block.norm2, of_y)) if kind]
     fit = all(
         _fits(norm, kind, image, x.device, trains=trains) for norm, (kind, image) in zip(norms, kinds, strict=True)
@@ -226,6 +231,12 @@ def _values_per_channel(shape: Sequence[int]) -> int:
 
 
 CHANNELS_LAST = (0, 2, 3, 1)
+
+
+def as_convolved(z: Tensor, conv: Any) -> Tensor:
+    """z as it lies where PyTorch's op convolves a contiguous image, whatever the image in its place is here:
+    channels_last if the weight of ``conv`` is, and otherwise contiguous."""
+    return z if z.is_contiguous() or lies_channels_last(conv.weight) else z.contiguous()
 
 
 def run(x: Tensor, w: Tensor, bias: Tensor | None, norms: Sequence[NormCall], block: str, *geometry: Any) -> Tensor:

@@ -28,7 +28,6 @@ from dwconv.call.signature import NoSignature, Signature
 from dwconv.discovery.call_watch import FirstCall
 from dwconv.discovery.folding import (
     CONVOLUTIONS,
-    INSTANCE_NORMS,
     OverRanks,
     Side,
     after,
@@ -255,8 +254,6 @@ class FoundBlocks:
             return f"of {name}, its statistics are not those of the batch"
         if not takes(owner, axes):
             return f"of {name}, it takes no images of {axes} axes"
-        if isinstance(owner, INSTANCE_NORMS) and any(node.target == "view" for node in side.between[-1].users):
-            return f"of {name}, whose result is viewed as a contiguous one"
         called = [str(node.target) for node in side.between if node.op == "call_module"]
         for each in dict.fromkeys([inner, *called]):
             if why := _why_of_its_own(at(parent, each), f"{path}.{each}" if path else each):

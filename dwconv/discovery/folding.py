@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.fx import Graph, Node
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from dwconv.call.block_call import CHANNELS_LAST, BlockForm
+from dwconv.call.block_call import CHANNELS_LAST, BlockForm, as_convolved
 from dwconv.call.frozen_forward import TracedBlock, at, batch_norm_eps, is_over_ranks
 from dwconv.discovery.frozen_norms import frozen_eps
 from dwconv.discovery.same_padding import SamePadding, pads_the_same
@@ -310,7 +310,7 @@ def folded(
     parts.output(copied[last])
     with graph.inserting_before(first):
         one = graph.create_node("call_function", _marker(number), (x,), name=f"block_{number}")
-    last.replace_all_uses_with(one)
+        last.replace_all_uses_with(_lying_as_before(graph, one, chain, parent))
     for node in chain:
         for user in filter(asks_for_axes, list(node.users)):
             user.replace_input_with(node, x)
@@ -319,6 +319,22 @@ def folded(
     over_ranks = any(isinstance(kind, OverRanks) for kind in kinds)
     source = parts.python_code("self").src
     return TracedBlock(place=place, conv=conv, norms=owners, counts=counts, source=source, over_ranks=over_ranks)
+
+
+def _lying_as_before(graph: Graph, one: Node, chain: Sequence[Node], parent: nn.Module) -> Node:
+    """What a block gives, as it lies where the nodes of ``chain`` run. A block is channels_last, and so is what it is
+    given; PyTorch's InstanceNorm gives a contiguous image, whatever it is given."""
+    place = next(place for place, node in enumerate(chain) if _convolves(node, parent))
+    if any(_is_instance_norm(node, parent) for node in chain[place:]):
+        return graph.call_method("contiguous", (one,))
+    if any(_is_instance_norm(node, parent) for node in chain[:place]):
+        conv = graph.create_node("get_attr", str(chain[place].target))
+        return graph.call_function(as_convolved, (one, conv))
+    return one
+
+
+def _is_instance_norm(node: Node, parent: nn.Module) -> bool:
+    return node.op == "call_module" and isinstance(at(parent, str(node.target)), INSTANCE_NORMS)
 
 
 def _convolves(node: Node, parent: nn.Module) -> bool:
