@@ -25,8 +25,9 @@ from dwconv.call.call_plan import CallPlan, plan_for
 from dwconv.dispatch import knowledge
 from dwconv.errors import InvalidWorkload
 from dwconv.kernels.operand import dense_strides
+from dwconv.problems import pytorch
 from dwconv.problems.as_written import tensorflow_padding
-from dwconv.problems.block import Block, LayerNorm, Norm, Statistics
+from dwconv.problems.block import Activation, Block, LayerNorm, Norm, Statistics
 from dwconv.problems.problem import Problem
 
 Ints = tuple[int, ...]
@@ -237,6 +238,14 @@ def as_convolved(z: Tensor, conv: Any) -> Tensor:
     """z as it lies where PyTorch's op convolves a contiguous image, whatever the image in its place is here:
     channels_last if the weight of ``conv`` is, and otherwise contiguous."""
     return z if z.is_contiguous() or lies_channels_last(conv.weight) else z.contiguous()
+
+
+def activated_over_ranks(y: Tensor, norm: Any, activation: Activation) -> Tensor:
+    """An activation of what a norm with the statistics of all ranks gives, as one op; compiled, its parts."""
+    if torch.compiler.is_compiling():
+        return pytorch.ACTIVATIONS[activation](norm(y))
+    z: Tensor = norm.activated(y, activation)
+    return z
 
 
 def run(x: Tensor, w: Tensor, bias: Tensor | None, norms: Sequence[NormCall], block: str, *geometry: Any) -> Tensor:

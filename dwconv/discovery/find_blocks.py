@@ -32,6 +32,7 @@ from dwconv.discovery.folding import (
     Side,
     after,
     before,
+    fold_over_ranks,
     folded,
     is_norm_of,
     kind_of,
@@ -66,6 +67,8 @@ class Found:
     """Whether the module around it trains; norms in it may keep their statistics."""
     chain: list[Node] = field(default_factory=list)
     norms: list[Node] = field(default_factory=list)
+    behind: Side = field(default_factory=Side)
+    """A norm with the statistics of all ranks, and its activation, which come after the block."""
 
 
 Mode = Literal["train", "frozen", "eval"]
@@ -211,8 +214,13 @@ class FoundBlocks:
             left = Side()
         axes = len(module.kernel_size)
         reasons = [self._why_not(side, parent, found.parent, axes=axes) for side in (left, right)]
-        if right.norm is not None and any(isinstance(side.kind, OverRanks) for side in (left, right)):
-            reasons[1] = f"of {owner_path(right.norm)}, statistics of all ranks are taken before a convolution alone"
+        if isinstance(right.kind, OverRanks) and not reasons[1]:
+            if left.norm is None or reasons[0]:
+                reasons[1] = f"of {owner_path(right.norm)}, there is no norm before the convolution"  # type: ignore[arg-type]
+            else:
+                found.behind, right = right, Side()
+        elif right.norm is not None and isinstance(left.kind, OverRanks):
+            reasons[1] = f"of {owner_path(right.norm)}, the norm before it has the statistics of all ranks"
         left, right = (Side() if why else side for side, why in zip((left, right), reasons, strict=True))
         found.why_not = "; ".join(filter(None, dict.fromkeys(reasons)))
         if left.norm is None and right.norm is None:
@@ -292,8 +300,12 @@ class FoundBlocks:
             module = inside[inner]
             assert isinstance(module, CONVOLUTIONS)
             members.update(inside[str(node.target)] for node in found.chain if node.op == "call_module")
+            behind = found.behind
+            members.update(inside[str(node.target)] for node in behind.between if node.op == "call_module")
             blocks.append(folded(graph, found.chain, found.norms, parent, place=place_of(module, found.block)))
             members.update(inside[path] for path in blocks[-1].norms)
+            if behind.norm is not None:
+                fold_over_ranks(graph, behind)
         for module in list(members):  # lists of modules, over which a forward pass goes
             members.update(each for each in module.children() if type(each).forward is nn.Module.forward)
         source, scope = source_of(graph)

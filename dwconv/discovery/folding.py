@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.fx import Graph, Node
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from dwconv.call.block_call import CHANNELS_LAST, BlockForm, as_convolved
+from dwconv.call.block_call import CHANNELS_LAST, BlockForm, activated_over_ranks, as_convolved
 from dwconv.call.frozen_forward import TracedBlock, at, batch_norm_eps, is_over_ranks
 from dwconv.discovery.frozen_norms import frozen_eps
 from dwconv.discovery.same_padding import SamePadding, pads_the_same
@@ -27,8 +27,8 @@ from dwconv.problems.block import Activation, Block, FrozenNorm, InstanceNorm, L
 
 
 class OverRanks(FrozenNorm):
-    """A norm with the statistics of all ranks, which a block is given like those of a frozen one; before a convolution
-    alone."""
+    """A norm with the statistics of all ranks. Before a convolution a block is given them like those of a frozen one;
+    after it the norm and its activation are an op behind the block."""
 
 
 class View:
@@ -311,14 +311,31 @@ def folded(
     with graph.inserting_before(first):
         one = graph.create_node("call_function", _marker(number), (x,), name=f"block_{number}")
         last.replace_all_uses_with(_lying_as_before(graph, one, chain, parent))
+    _let_go(graph, chain, x)
+    over_ranks = any(isinstance(kind, OverRanks) for kind in kinds)
+    source = parts.python_code("self").src
+    return TracedBlock(place=place, conv=conv, norms=owners, counts=counts, source=source, over_ranks=over_ranks)
+
+
+def fold_over_ranks(graph: Graph, side: Side) -> None:
+    """Makes the norm of a side and its activation one node of ``graph``, behind a block."""
+    assert side.norm is not None
+    first, last = side.between[0], side.between[-1]
+    y = first.args[0]
+    assert isinstance(y, Node)
+    with graph.inserting_before(first):
+        norm = graph.create_node("get_attr", str(side.norm.target))
+        last.replace_all_uses_with(graph.call_function(activated_over_ranks, (y, norm, side.activation)))
+    _let_go(graph, side.between, y)
+
+
+def _let_go(graph: Graph, chain: Sequence[Node], x: Node) -> None:
+    """Erases the nodes of a chain that has been replaced; ``x``: what they begin with."""
     for node in chain:
         for user in filter(asks_for_axes, list(node.users)):
             user.replace_input_with(node, x)
     for node in reversed(chain):
         graph.erase_node(node)
-    over_ranks = any(isinstance(kind, OverRanks) for kind in kinds)
-    source = parts.python_code("self").src
-    return TracedBlock(place=place, conv=conv, norms=owners, counts=counts, source=source, over_ranks=over_ranks)
 
 
 def _lying_as_before(graph: Graph, one: Node, chain: Sequence[Node], parent: nn.Module) -> Node:

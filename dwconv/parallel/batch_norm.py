@@ -6,8 +6,9 @@
 One round each way. Weight and bias are applied behind it, so that the backward pass of a stage can be split: the
 gradient of the input needs the other replicas, those of weight and bias do not.
 
-Before a depthwise convolution a block normalises, and this gives it the statistics. Both ways exchange the same sums: a
-rank may run the one while another runs the other.
+Before a depthwise convolution a block normalises, and this gives it the statistics. After it, the norm and its
+activation are one op, which keeps what it is given alone. All ways exchange the same sums: a rank may run the one while
+another runs the other.
 """
 
 from __future__ import annotations
@@ -20,10 +21,13 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
+from torch.nn import functional as F
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from dwconv.discovery.step import check_model
 from dwconv.parallel.joining import check_joined
+from dwconv.problems.block import Activation
+from dwconv.problems.pytorch import ACTIVATION_GRADIENTS, ACTIVATIONS
 
 Model = TypeVar("Model", bound=nn.Module)
 
@@ -92,6 +96,15 @@ class _Synchronised(_BatchNorm):
         self._remember(mean.detach(), variance.detach(), count)
         return mean, variance
 
+    def activated(self, input: Tensor, activation: Activation) -> Tensor:
+        """What ``forward`` gives, and an activation of it, as one op. For a norm that trains."""
+        self._check_input_dim(input)  # type: ignore[no-untyped-call]
+        z, mean, variance, count = _Activated.apply(  # type: ignore[no-untyped-call]
+            input, self.weight, self.bias, self.eps, activation, self._replicas.group
+        )
+        self._remember(mean, variance, count)
+        return z
+
     @torch.no_grad()
     def _remember(self, mean: Tensor, variance: Tensor, count: Tensor) -> None:
         if not self.track_running_stats:
@@ -157,6 +170,51 @@ class _Statistics(Function):
         shape = [-1 if axis == 1 else 1 for axis in range(x.dim())]
         offset = (-of_gradient * inverse - mean * slope).view(shape)
         return torch.addcmul(offset, _precise(x), slope.view(shape)).to(x.dtype), None, None
+
+
+class _Activated(Function):
+    """An activation of the norm of y, (N, C, …); and the mean, the variance, and the number of elements a channel.
+
+    Of the gradient d of what the norm gives, that of y is γ/σ · d + slope · y + offset."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        y: Tensor,
+        gamma: Tensor | None,
+        beta: Tensor | None,
+        eps: float,
+        activation: Activation,
+        group: dist.ProcessGroup | None,
+    ) -> tuple[Tensor, ...]:
+        mean, variance, total = _of_all_ranks(_precise(y), group)
+        ctx.save_for_backward(y, gamma, beta, mean, variance, total)
+        ctx.eps, ctx.activation, ctx.group = eps, activation, group
+        z = ACTIVATIONS[activation](F.batch_norm(y, mean, variance, gamma, beta, False, 0.0, eps))
+        ctx.mark_non_differentiable(mean, variance, total)
+        return z, mean, variance, total
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, dz: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
+        y, gamma, beta, mean, variance, total = ctx.saved_tensors
+        normalised = F.batch_norm(y, mean, variance, gamma, beta, False, 0.0, ctx.eps)
+        d = ACTIVATION_GRADIENTS[ctx.activation](dz, normalised)
+        _, of_gamma, of_beta = torch.ops.aten.native_batch_norm_backward(
+            d, y, gamma, mean, variance, None, None, False, ctx.eps, (False, True, True)
+        )
+        scale = torch.rsqrt(variance + ctx.eps)
+        sums = torch.stack([of_beta, of_gamma]).to(mean.dtype)
+        sums = sums if gamma is None else sums * gamma
+        dist.all_reduce(sums, group=ctx.group)
+        of_gradient, of_product = sums / total
+        slope = -of_product * scale.square()
+        offset = -of_gradient * scale - mean * slope
+        scale = scale if gamma is None else scale * gamma
+        shape = [-1 if axis == 1 else 1 for axis in range(y.dim())]
+        found = torch.addcmul(offset.view(shape), _precise(y), slope.view(shape)).addcmul_(d, scale.view(shape))
+        given = (None, None) if gamma is None else (of_gamma, of_beta)
+        return found.to(y.dtype), *given, None, None, None
 
 
 def _precise(x: Tensor) -> Tensor:

@@ -97,6 +97,16 @@ ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
     "gelu": F.gelu,
 }
 """In place where PyTorch can, as in networks."""
+_aten = torch.ops.aten
+ACTIVATION_GRADIENTS: dict[Activation, Callable[[Tensor, Tensor], Tensor]] = {
+    "identity": lambda d, z: d,
+    "relu": lambda d, z: _aten.threshold_backward(d, z, 0),
+    "relu6": lambda d, z: _aten.hardtanh_backward(d, z, 0, 6),
+    "hardswish": _aten.hardswish_backward,
+    "silu": _aten.silu_backward,
+    "gelu": _aten.gelu_backward,
+}
+"""From the gradient of an activation's result, and what it was given, to the gradient of that."""
 
 
 Held = tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None, float]

@@ -148,6 +148,9 @@ BLOCKS: dict[str, dict[str, Any]] = {
     "no second norm": {"block": "bn+silu,none"},
     "no activation, no weight, all of the past": {"block": "bn,bn", "affine": False, "momentum": None},
     "bfloat16": {"block": "bn+silu,none", "dtype": torch.bfloat16},
+    "another activation after": {"block": "bn+silu,bn+hardswish"},
+    "SiLU after": {"block": "bn+relu6,bn+silu", "momentum": None},
+    "bfloat16 after": {"block": "bn+silu,bn+silu", "dtype": torch.bfloat16},
 }
 
 
@@ -201,7 +204,8 @@ def as_one_on_a_rank(folder: Path, *, only_first: bool = False) -> dict[str, Any
 def test_a_block_has_the_statistics_of_all_ranks(two_ranks, tmp_path, only_first):
     """As one process has them with all images; also where a rank runs the parts."""
     ranks = two_ranks.run(partial(as_one_on_a_rank, only_first=only_first), tmp_path)
-    often = 8 + 2, 8  # the block without a second norm is one in evaluation, too
+    steps = 2 * len(BLOCKS)
+    often = steps + 2, steps  # the blocks without a second norm are one in evaluation, too
     assert [rank["ran"] for rank in ranks] == [often, (0, 0) if only_first else often]
     for kind, options in BLOCKS.items():
         x, gradient = images(kind)
@@ -220,5 +224,72 @@ def test_a_block_has_the_statistics_of_all_ranks(two_ranks, tmp_path, only_first
 def test_a_block_over_ranks_is_listed(one_rank):
     model = sync_bn(made_block()).to(memory_format=torch.channels_last)
     (block,) = discover(model, images("")[0]).blocks
-    assert str(block.problem.block) == "frozen+relu6,none"
-    assert block.why_not == "of bn2, statistics of all ranks are taken before a convolution alone"
+    assert str(block.problem.block) == "frozen+relu6,none" and not block.why_not
+    model.bn1 = nn.Identity()
+    (block,) = discover(model, images("")[0]).blocks
+    assert block.problem is None and block.why_not == "of bn2, there is no norm before the convolution"
+
+
+AFTER = ("identity", "relu", "relu6", "hardswish", "silu")
+untuned = pytest.mark.filterwarnings("ignore:.* on PyTorch's own op")
+
+
+@untuned
+@pytest.mark.parametrize("inplace", [False, True])
+@pytest.mark.parametrize("activation", AFTER)
+def test_a_norm_behind_a_block_is_one_op_with_its_activation(one_rank, activation, inplace):
+    """It keeps what it is given alone, and gives what its parts do, wherever they lie."""
+    block = f"bn+relu,bn+{activation}"
+    model = sync_bn(Parts(block, inplace=inplace))
+    exact, (x, gradient) = copy.deepcopy(model), images("")
+    trace(model)
+    found = []
+    for each in (model, exact):
+        kept: list[int] = []
+        leaf = x.clone(memory_format=torch.preserve_format).requires_grad_()
+        with torch.autograd.graph.saved_tensors_hooks(partial(noted, kept), lambda tensor: tensor):
+            z = each(leaf)
+        z.backward(gradient)
+        found.append((z, leaf.grad, *(parameter.grad for parameter in each.parameters()), *each.buffers()))
+        assert ("_ActivatedBackward" in names_of(z)) == (each is model)
+        if each is model:
+            behind = sum(size == x.numel() for size in kept)
+    assert z.stride() == found[0][0].stride() and behind <= sum(size == x.numel() for size in kept)
+    for got, wanted in zip(*found, strict=True):
+        torch.testing.assert_close(got, wanted, rtol=1e-3, atol=1e-3)
+
+
+def noted(kept: list[int], tensor: Tensor) -> Tensor:
+    kept.append(tensor.numel())
+    return tensor
+
+
+def names_of(z: Tensor) -> set[str]:
+    """Of all nodes of the graph that computed z."""
+    names, left = set(), [z.grad_fn]
+    while left:
+        if (node := left.pop()) is not None:
+            names.add(node.name())
+            left += [before for before, _ in node.next_functions]
+    return names
+
+
+@untuned
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda model: model.bn2.register_forward_hook(lambda norm, given, z: z * 2),
+        lambda model: setattr(model, "act2", nn.Tanh()),
+        lambda model: model.bn2.eval(),
+    ],
+    ids=["a hook", "another activation", "frozen"],
+)
+def test_a_norm_behind_a_block_may_be_another_later(one_rank, change):
+    model = sync_bn(made_block())
+    trace(model)
+    exact, x = in_double(model), images("")[0]
+    model(x)
+    exact(x.double())
+    for each in (model, exact):
+        change(each)
+    torch.testing.assert_close(model(x).double(), exact(x.double()), rtol=1e-4, atol=1e-4)
