@@ -57,6 +57,13 @@ def name_part(network: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", network.lower())
 
 
+def _anywhere(arguments: Sequence[str]) -> list[str]:
+    """``arguments`` without ``--out`` and its folder, which is of one machine."""
+    outs = [place for place, each in enumerate(arguments) if each == "--out"]
+    left_out = {*outs, *(place + 1 for place in outs)}
+    return [each for place, each in enumerate(arguments) if place not in left_out and not each.startswith("--out=")]
+
+
 def write_results(name: str, *, target: Target, rows: list[dict[str, Any]], folder: Path, **facts: Any) -> Path:
     """Write ``rows`` and ``facts``; returns the file's path. Times in ``rows`` have their units in their names. Prints
     a note if other work disturbed some rows, by their ``contention``: the share of the time that it took. Raises
@@ -64,7 +71,7 @@ def write_results(name: str, *, target: Target, rows: list[dict[str, Any]], fold
     limits = target.limits or (known_limits(target) if isinstance(target, CpuTarget) else None)
     results = {
         "benchmark": name,
-        "command": shlex.join(["python", "-m", "bench", *sys.argv[1:]]),
+        "command": shlex.join(["python", "-m", "bench", *_anywhere(sys.argv[1:])]),
         "created": versions.now(),
         "device": target.device,
         "threads": target.threads if isinstance(target, CpuTarget) else None,

@@ -229,7 +229,7 @@ class TimeLimit:
         self._began_s = time.monotonic()
 
     def elapsed_s(self) -> float:
-        """The same on every rank, the longest of all; each waits here for the others."""
+        """Of the slowest rank; each waits here for the others, and gives the same."""
         return self.longest([[time.monotonic() - self._began_s]])[0][0]
 
     def longest(self, seconds: Sequence[Sequence[float]]) -> list[list[float]]:

@@ -179,7 +179,7 @@ def test_results_say_what_they_belong_to_and_are_replaced_as_a_whole_or_not_at_a
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     target = cpu_target()
-    monkeypatch.setattr(sys, "argv", ["bench", "cpu", "--log", "my log"])
+    monkeypatch.setattr(sys, "argv", ["bench", "cpu", "--out", "here", "--log", "my log", "--out=there"])
     written = json.loads(write_results("any", target=target, rows=[{"us": 1}], folder=tmp_path, goal=2).read_text())
     assert written["command"] == "python -m bench cpu --log 'my log'"
     assert written["rows"] == [{"us": 1}] and written["goal"] == 2
