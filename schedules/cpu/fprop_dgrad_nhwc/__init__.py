@@ -3,6 +3,7 @@
 Level one: a task is `block_h` rows of one image, in `block_c` channels; tasks are shared out over the threads.
 Level two: a register tile is `tile_h` rows × `tile_w` columns × `vectors_c` vectors of channels, its sums in registers.
 Between the two, tiles follow each other in `order`. `unroll`: all taps, those of a kernel row ("kw"), or none.
+Columns of a tile may lie a wide dilation apart (`tile_step`; apart.py draws it), so that taps share what they read.
 A result too large for the caches may go past them (`store`). In 1-D a task is `block_w` columns of a single row.
 In 3-D a task takes rows of one plane, and each tile sums over the planes of the source that it meets.
 

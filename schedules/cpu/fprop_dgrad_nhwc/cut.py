@@ -5,14 +5,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cache
 
 from dwconv.problems.target import CpuTarget
 from dwconv.problems.workload import ITEMSIZE, Workload
+from dwconv.schedules.cpu.fprop_dgrad_nhwc.apart import AxisApart, can_be_apart
 from dwconv.schedules.cpu.shared.limits import RowCode, channel_lanes, load_cost, vector_count
 from dwconv.schedules.cpu.shared.row_blocks import RowCut, column_blocks
 from dwconv.schedules.gather import Gather
 from dwconv.schedules.space import Config, Knob
-from dwconv.schedules.taps import TileRun, column_runs, rolled_column_runs
+from dwconv.schedules.taps import Axis, TileRun, column_runs, rolled_column_runs
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,18 @@ class GatherNhwcCut:
 
     @property
     def rows(self) -> RowCut:
-        return RowCut(rows=self.work.rows.outputs, block_h=self.config.block_h, tile_h=self.config.tile_h)
+        """Of an image, or of each of ``row_step`` parts of it."""
+        return RowCut(rows=self.row_axis.outputs, block_h=self.config.block_h, tile_h=self.config.tile_h)
+
+    @property
+    def row_axis(self) -> Axis:
+        """The rows that tiles are cut from, likewise."""
+        return self.work.rows if self.row_step == 1 else _apart(self.work.rows)
+
+    @property
+    def row_step(self) -> int:
+        """Rows from one of a tile to the next."""
+        return abs(self.work.rows.step) if self.tile_step > 1 and can_be_apart(self.work.rows) else 1
 
     @property
     def column_blocks(self) -> int:
@@ -60,10 +73,20 @@ class GatherNhwcCut:
         return vector_count(self.work.channels, self.lanes) // self.block_vectors
 
     @property
+    def tile_step(self) -> int:
+        """Columns from one of a tile to the next."""
+        return int(self.config.to_dict().get("tile_step", 1))
+
+    @property
+    def columns(self) -> Axis:
+        """Those that tiles are cut from: all, or of each of ``tile_step`` parts those that lie so far apart."""
+        return self.work.columns if self.tile_step == 1 else _apart(self.work.columns)
+
+    @property
     def column_runs(self) -> list[TileRun]:
-        """The tiles of a row: the left edge, the interior, the right edge."""
+        """The tiles of a row, or of a part of it: the left edge, the interior, the right edge."""
         runs = rolled_column_runs if self.config.unroll == "none" else column_runs
-        return runs(self.work.columns, self.config.tile_w)
+        return runs(self.columns, self.config.tile_w)
 
     @property
     def sums(self) -> int:
@@ -80,13 +103,22 @@ class GatherNhwcCut:
         load = load_cost(work.multiplier)
         if self.config.unroll == "none":
             return int(tile_h * (tile_w + 4 * work.columns.down) * vectors * (1 + load))
-        row = RowCode.of(work.columns, tile_w)
+        row = RowCode.of(self.columns, tile_w)
         if self.config.unroll == "kw":
             return int(tile_h * vectors * (load * row.reads + row.products))
-        rows_read = work.rows.reads(tile_h)
+        rows_read = self.row_axis.reads(tile_h)
         taps = sum(map(len, rows_read.values()))
         code = vectors * (len(rows_read) * load * row.reads + taps * row.products)
         return int(code + len(rows_read) * row.tiles * self.sums)
+
+
+_apart = cache(AxisApart.of)
+
+
+def step_knob(work: Gather, workload: Workload) -> Knob:
+    """There is a choice only where taps lie wide apart: of a known size, since parts of a row differ in length."""
+    has_choice = not workload.any_size and not work.axes.is_row and can_be_apart(work.columns)
+    return Knob("tile_step", [1, abs(work.columns.step)] if has_choice else [], absent=1)
 
 
 def store_knob(work: Gather, workload: Workload, target: CpuTarget) -> Knob:

@@ -40,8 +40,8 @@ def cpu_work(workload: Workload, config: Config, target: CpuTarget) -> CpuWork:
     planes = workload.batch * depths.outputs
     met = workload.batch * depths.live_pairs  # pairs of a plane of the result and one of the source
     vectors, groups = vector_count(work.channels, lanes), channel_blocks * -(-cut.block_vectors // config.vectors_c)
-    across = column_tiles(columns, config.tile_w, rolled=unroll == "none")
-    down = row_tiles(rows, config.tile_h)
+    across = column_tiles(cut.columns, config.tile_w, rolled=unroll == "none").times(cut.tile_step)
+    down = row_tiles(cut.row_axis, config.tile_h).times(cut.row_step)
     # Rows of the source that tiles read; with kernel rows in a loop each row of results reads its own.
     rows_read = down.reads if unroll == "taps" else rows.live_pairs
     products = (down.products if unroll == "taps" else rows.live_pairs) * across.products
@@ -55,7 +55,8 @@ def cpu_work(workload: Workload, config: Config, target: CpuTarget) -> CpuWork:
     weights, spilled = _weight_loads(cut, tiles=height * across.tiles, rows_read=rows_read, products=products)
     stores = planes * vectors * rows.outputs * columns.outputs
     turns = met * groups * across.tiles * work.fan_in * rows_read * (1 if unroll != "none" else columns.taps)
-    threads, tasks = threads_of(config, target), planes * cut.rows.blocks * cut.column_blocks * channel_blocks
+    row_blocks = cut.rows.blocks * cut.row_step
+    threads, tasks = threads_of(config, target), planes * row_blocks * cut.column_blocks * channel_blocks
     kernels = work.weights * math.prod(work.axes.taps)
     return CpuWork(
         tasks=tasks,
@@ -102,8 +103,8 @@ def _traffic(cut: GatherNhwcCut, workload: Workload, *, threads: int) -> tuple[T
     rows, columns, order = work.rows, work.columns, config.order
     vector_bytes = float(work.itemsize) * cut.lanes * work.source_channels / work.channels
     taken = {
-        "h": (rows.spanned(config.tile_h)[1], rows.spanned(cut.rows.block_rows)[1]),
-        "w": (columns.spanned(config.tile_w)[1], _columns_read(cut)),
+        "h": (cut.row_axis.spanned(config.tile_h)[1], cut.row_axis.spanned(cut.rows.block_rows)[1]),
+        "w": (cut.columns.spanned(config.tile_w)[1], _columns_read(cut)),
         "c": (config.vectors_c * vector_bytes, cut.block_vectors * vector_bytes),
     }  # by a tile, by a task
 
@@ -124,7 +125,7 @@ def _traffic(cut: GatherNhwcCut, workload: Workload, *, threads: int) -> tuple[T
 
     again_h = taken["h"][0] * rows.down / (config.tile_h * rows.up) - 1
     again_w = taken["w"][0] * columns.down / (config.tile_w * columns.up) - 1
-    again_block = cut.rows.blocks * taken["h"][1] / max(1, rows.inputs) - 1 if cut.rows.blocks > 1 else 0.0
+    again_block = cut.rows.blocks * taken["h"][1] / max(1, cut.row_axis.inputs) - 1 if cut.rows.blocks > 1 else 0.0
     if cut.column_blocks > 1:
         again_block = cut.column_blocks * taken["w"][1] / columns.inputs - 1
     streamed = config.to_dict().get("store") == "streamed"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -22,6 +22,7 @@ from dwconv.schedules.cpu.emit.loops import WHOLE_ROW, ColumnBlock, has_row, is_
 from dwconv.schedules.cpu.emit.pixels import PixelRow
 from dwconv.schedules.cpu.emit.vectors import Accumulators, NumberedVector, Vectors
 from dwconv.schedules.cpu.emit.words import parallel
+from dwconv.schedules.cpu.fprop_dgrad_nhwc.apart import AxisApart
 from dwconv.schedules.cpu.fprop_dgrad_nhwc.cut import GatherNhwcCut, streamed_above
 from dwconv.schedules.cpu.fprop_dgrad_nhwc.tensors import PixelTensors
 from dwconv.schedules.cpu.shared.limits import vector_registers
@@ -72,6 +73,8 @@ class PixelTask:
     top: Expr
     columns: ColumnBlock = WHOLE_ROW
     first_vector: Expr = 0
+    row_part: Expr = 0
+    """Of the rows that lie ``row_step`` apart, the first one's number; ``top`` is counted in the part."""
 
     def tiles(self) -> Iterator[PixelTile]:
         """Loops over the register tiles, in the ``order`` of the configuration."""
@@ -79,15 +82,21 @@ class PixelTask:
         for runs in self._column_cuts():
             loops: dict[str, Callable[[], Iterator[Any]]] = {
                 "h": lambda: tile_rows(cut.rows, self.top),
-                "w": partial(tile_columns, runs, self.columns),
+                "w": partial(self._columns_of, runs),
                 "c": lambda: vectors.several(self.first_vector, cut.block_vectors, at_a_time=at_a_time, overlap=True),
             }
             for at in nest(cut.config.order, loops):
-                left, run = at["w"]
+                part, left, run = at["w"]
                 yield PixelTile(
                     tensors=self.tensors, cut=cut, image=self.image, depth=self.depth, top=at["h"], left=left, run=run,
-                    vectors=vectors.numbered(at["c"]),
+                    vectors=vectors.numbered(at["c"]), part=part, row_part=self.row_part,
                 )  # fmt: skip
+
+    def _columns_of(self, runs: list[TileRun]) -> Iterator[tuple[Expr, Expr, TileRun]]:
+        """Loops over the tiles of a row, part by part: (part, first column in it, run)."""
+        for part in serial("part", self.cut.tile_step) if self.cut.tile_step > 1 else (0,):
+            for left, run in tile_columns(runs, self.columns):
+                yield part, left, run
 
     def _column_cuts(self) -> Iterable[list[TileRun]]:
         """Of known sizes there is one way to cut a row into tiles."""
@@ -103,17 +112,23 @@ def tasks(tensors: PixelTensors, cut: GatherNhwcCut, n: Expr) -> Iterator[PixelT
     """Shares out images × depths × blocks of rows, or of columns × blocks of channels over the threads."""
     column_blocks, channel_blocks, stream = cut.column_blocks, cut.channel_blocks, tensors.stream
     row_blocks, depths = cut.rows.blocks * column_blocks, cut.work.depths.outputs
+    if cut.row_step > 1:
+        row_blocks = row_blocks * cut.row_step
     with stream.defined() if stream else contextlib.nullcontext():
         for task in parallel("task", n * (depths * row_blocks * channel_blocks)):
             image, depth = divided(bind("image", task // (row_blocks * channel_blocks)), depths)
             columns = WHOLE_ROW
             if not is_one(column_blocks):
                 columns = ColumnBlock(bind("block", task // channel_blocks % column_blocks), column_blocks)
-            top = bind("top", task // channel_blocks % row_blocks // column_blocks * cut.rows.block_rows)
+            block, row_part = task // channel_blocks % row_blocks // column_blocks, 0
+            if cut.row_step > 1:
+                row_part, block = divided(bind("block_of_rows", block), cut.rows.blocks)
+            top = bind("top", block * cut.rows.block_rows)
             first_vector = task % channel_blocks * cut.block_vectors if channel_blocks > 1 else 0
             yield PixelTask(
-                tensors=tensors, cut=cut, image=image, depth=depth, top=top, columns=columns, first_vector=first_vector
-            )
+                tensors=tensors, cut=cut, image=image, depth=depth, top=top, columns=columns,
+                first_vector=first_vector, row_part=row_part,
+            )  # fmt: skip
         if stream:
             stream.fence()
 
@@ -131,8 +146,12 @@ class PixelTile:
     depth: Expr
     top: Expr
     left: Expr
+    """Counted in the part; so are columns below until they are ``_placed``."""
     run: TileRun
     vectors: list[NumberedVector]
+    part: Expr = 0
+    """Of the columns that lie ``tile_step`` apart, the first one's number."""
+    row_part: Expr = 0
 
     def sum(self) -> None:
         """Computes and stores the results of the tile."""
@@ -146,14 +165,14 @@ class PixelTile:
     def _sum_unrolled(self) -> None:
         """All taps, straight code; one test for each source row keeps out of the padding."""
         work, tile_h = self.cut.work, self.cut.config.tile_h
-        rows, columns = work.rows, work.columns
+        rows, columns = self.cut.row_axis, work.columns
         sums = Accumulators(self.tensors.vectors, tile_h, self.run.width, len(self.vectors))
         for plane in self._planes():
             weights = self._weights(plane, [(kh, kw) for kh in range(rows.taps) for kw in range(columns.taps)])
             for row_at, row_pairs in rows.reads(tile_h).items():
-                row = bind("source_row", rows.origin(self.top) + row_at)
+                row = bind("source_row", self._placed_row(rows.origin(self.top) + row_at))
                 source = plane.row(row)
-                with when(inside(row, rows.inputs)):
+                with when(inside(row, work.rows.inputs)):
                     for column, column_pairs in self._columns():
                         for v, vector in enumerate(self.vectors):
                             value = plane.load(source, column, vector)
@@ -161,20 +180,22 @@ class PixelTile:
                                 for out_column, kw in column_pairs:
                                     sums.add((out_row, out_column, v), value * weights(v, kh, kw))
         for row in range(tile_h):
-            with when(has_row(self.cut.rows, self.top, row)):
+            with when(self._has_row(row)):
                 self._store(sums, row, row)
 
     def _sum_row(self, row: int, *, columns_too: bool) -> None:
         """Row ``row`` of the tile, with a loop over its kernel rows; ``columns_too``: and one over kernel columns."""
-        rows = self.cut.work.rows
+        rows = self.cut.row_axis
+        if isinstance(rows, AxisApart):
+            rows = replace(rows, inputs=rows.inputs_in(self.row_part))
         taps, origin = ascending(rows.tap_loop(row)), rows.origin(self.top)
         add_columns = self._add_rolled_columns if columns_too else self._add_columns
-        with when(has_row(self.cut.rows, self.top, row)):
+        with when(self._has_row(row)):
             sums = Accumulators(self.tensors.vectors, 1, self.run.width, len(self.vectors))
             if taps is not None:
                 for plane in self._planes():
                     for q in serial("q_h", *live_turns(rows, taps, origin)):
-                        source_row = bind("source_row", origin + taps.at + q * taps.delta)
+                        source_row = bind("source_row", self._placed_row(origin + taps.at + q * taps.delta))
                         add_columns(sums, plane, source_row, bind("kh", taps.first + q * taps.period))
             self._store(sums, 0, row)
 
@@ -209,11 +230,27 @@ class PixelTile:
 
     def _columns(self) -> Iterator[tuple[Expr, list[tuple[int, int]]]]:
         """The columns of the source that the tile reads, each with the (output, tap) pairs that it meets."""
-        columns = self.cut.work.columns
+        columns = self.cut.columns
         for at, pairs in columns.reads_of(self.run):
-            column = columns.origin(self.left) + at
-            with when(inside(column, columns.inputs) if columns.is_tested(self.run, at) else True):
+            column = self._placed(columns.origin(self.left) + at)
+            is_tested = columns.is_tested(self.run, at)
+            with when(inside(column, self.cut.work.columns.inputs) if is_tested else True):
                 yield column, pairs
+
+    def _placed_row(self, row: Expr) -> Expr:
+        """Where a row is in its image."""
+        return row if self.cut.row_step == 1 else row * self.cut.row_step + self.row_part
+
+    def _has_row(self, row: int) -> Expr:
+        """Whether row ``row`` of the tile is one of the result."""
+        outputs, step = self.cut.work.rows.outputs, self.cut.row_step
+        if step == 1 or outputs % step == 0:
+            return has_row(self.cut.rows, self.top, row)
+        return self._placed_row(self.top + row) < outputs
+
+    def _placed(self, column: Expr) -> Expr:
+        """Where a column is in its row."""
+        return column if self.cut.tile_step == 1 else column * self.cut.tile_step + self.part
 
     def _add_rolled_columns(self, sums: Accumulators, plane: SourcePlane, row: Expr, kh: Expr) -> None:
         columns, width = self.cut.work.columns, self.run.width
@@ -232,15 +269,16 @@ class PixelTile:
 
     def _store(self, sums: Accumulators, summed: int, row: int) -> None:
         """Row ``summed`` of the sums to row ``row`` of the tile."""
-        columns, tensors = self.cut.work.columns, self.tensors
-        at = (self.image, *self.cut.work.axes.index(self.depth, self.top + row))
+        columns, outputs, tensors = self.cut.columns, self.cut.work.columns.outputs, self.tensors
+        at = (self.image, *self.cut.work.axes.index(self.depth, self._placed_row(self.top + row)))
         result = tensors.row(tensors.result, *at)
         dy = tensors.row(tensors.dy, *at) if self.cut.work.reads_dy else None
         for column in range(self.run.width):
-            with when(self.left + column < columns.outputs if columns.may_lack(self.run, column) else True):
+            place = self._placed(self.left + column)
+            with when(place < outputs if columns.may_lack(self.run, column) else True):
                 for v, vector in enumerate(self.vectors):
                     total = sums[summed, column, v]
-                    tensors.store(total, result, self.left + column, vector=vector, dy=dy)
+                    tensors.store(total, result, place, vector=vector, dy=dy)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ multiplies and adds one vector, or loads one.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 from dwconv.problems.target import CacheLevel, CpuTarget
@@ -237,6 +237,10 @@ class AxisWork:
     """Inputs from the first to the last that one tile reads."""
     edges: int
     """Tiles that have code of their own, since their inputs are partly padding, or fewer."""
+
+    def times(self, count: int) -> AxisWork:
+        """Of so many axes, whose tiles have the same code."""
+        return replace(self, tiles=count * self.tiles, reads=count * self.reads, products=count * self.products)
 
 
 @cache
