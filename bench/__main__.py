@@ -21,6 +21,7 @@ GROUPS = {
     "steps": {
         "train": "training steps of four networks, converted and not, eager and compiled, in turns",
         "losses": "whether a model learns the same with its blocks as one",
+        "squeeze": "how much of a step with fused blocks squeeze-and-excite takes, at most",
         "first_minute": "training from its start, summed, with and without records and kernels, over plain training",
         "coverage": "of well-known models, which depthwise layers are converted, and which run",
     },
