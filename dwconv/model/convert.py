@@ -92,25 +92,25 @@ def convert(
         raise InvalidChoice("blocks=True needs example_inputs, which show what comes before and after each layer")
     _check_memory(memory, has_example=example_inputs is not None, blocks=blocks)
     seconds = settings.RACE_SECONDS if seconds is None else given.seconds("seconds", seconds)
-    swaps = Swaps()
+    swaps, inner = Swaps(), unwrapped(model)
     outcome = decide_layers(model, swaps)
     if functional:
-        swaps.make_functional(unwrapped(model))
+        swaps.make_functional(inner)
         outcome = dataclasses.replace(outcome, functional=True)
     rows, one = tuple[ConvertedLayer, ...](), list[str]()
     if example_inputs is not None:
         from dwconv.discovery import discover  # late, as the race is: converting alone needs neither
 
-        converted = {*unwrapped(model).modules()} if functional else swaps.wanted.keys()
+        converted = {*inner.modules()} if functional else swaps.wanted.keys()
         discovery = discover(model, example_inputs, converted=converted)
-        called = _called(discovery, model, swaps, functional=functional)
+        called = _called(discovery, inner, swaps, functional=functional)
         raced = discovery if functional is not False else discovery.without_functional()
         raced = raced.with_blocks(all_of_them=blocks is not False)
         for problem in [block.problem for block in discovery.blocks if block.problem]:
             save_memory(problem, wanted=memory is not None)
         races = race_and_build(raced, seconds=0 if settings.lock_path() else seconds)
         if blocks is not False:
-            rows, one = decide_blocks(model, discovery, swaps, only_faster=blocks is None)
+            rows, one = decide_blocks(inner, discovery, swaps, only_faster=blocks is None)
         skipped = tuple(layer for layer in outcome.skipped if without_wrappers(layer.name) not in called)
         outcome = dataclasses.replace(
             outcome,
@@ -123,7 +123,7 @@ def convert(
     try:
         swaps.swap()
         if outcome.discovery is not None:
-            trace_blocks(model, outcome.discovery, swaps, names=one)
+            trace_blocks(inner, outcome.discovery, swaps, names=one)
             swaps.swap()
         if memory:
             outcome = dataclasses.replace(outcome, kept=_kept(model, example_inputs))
@@ -169,7 +169,8 @@ def race_and_build(discovery: Discovery, *, seconds: float) -> list[RaceResult]:
     """Race what is untuned, and build what won, unless there are no ``seconds``. The next call decides anew."""
     from dwconv.tuner.model_race import are_several, race_for
 
-    races = race_for(discovery.counts_by_device(), seconds=seconds, state=kernel_state())
+    counts = discovery.counts_by_device()
+    races = race_for(counts, seconds=seconds, state=kernel_state())
     agreed = dict(locked.agreed)
     reset()
     locked.agreed.update(agreed)  # of models that were converted before
@@ -177,8 +178,8 @@ def race_and_build(discovery: Discovery, *, seconds: float) -> list[RaceResult]:
         from dwconv.model.ranks_agree import agree
 
         agree(discovery)
-    for device, workloads in discovery.counts_by_device().items():
-        if seconds:
+    if seconds:
+        for device, workloads in counts.items():
             build_fastest(workloads, target_of(device), threads=torch.get_num_threads())
     return races
 
@@ -188,7 +189,7 @@ def _called(
 ) -> dict[str, ConvertedLayer]:
     """What ran through functional calls, by name. The modules that made them run these on dwconv, if that is left to
     the example."""
-    modules = dict(unwrapped(model).named_modules())
+    modules = dict(model.named_modules())
     fate = "stays on PyTorch's op: functional=False" if functional is False else "runs on dwconv"
     called = {}
     for layer in discovery.layers:

@@ -18,7 +18,6 @@ from dwconv.call.call_plan import CallPlan, plan_for
 from dwconv.call.frozen_forward import Trace, at, is_written
 from dwconv.discovery import DiscoveredBlock, Discovery
 from dwconv.discovery.same_padding import pads_the_same
-from dwconv.discovery.step import unwrapped
 from dwconv.discovery.unchanged import unchanged
 from dwconv.model.conversion import ConversionSummary, ConvertedLayer, shown_name
 from dwconv.model.converted_classes import (
@@ -153,7 +152,7 @@ def decide_blocks(
 ) -> tuple[tuple[ConvertedLayer, ...], list[str]]:
     """A row for each convolution of the example with a norm next to it; and the names of those that may run as one with
     it, or that are faster as one at the sizes of the example."""
-    modules = dict(unwrapped(model).named_modules())
+    modules = dict(model.named_modules())
     rows, wanted = [], []
     for block in discovery.blocks:
         plans = _plans_of(block)
@@ -169,10 +168,10 @@ def trace_blocks(model: nn.Module, discovery: Discovery, swaps: Swaps, *, names:
     """The modules around these blocks of the example are to have traced forward passes, in which they are one."""
     if not names or discovery.tracing is None:
         return
-    with unchanged(unwrapped(model), []):
+    with unchanged(model, []):
         traced = discovery.tracing.traces(names)
     for path, traces in traced.items():
-        module = at(unwrapped(model), path)
+        module = at(model, path)
         if not is_written(module):
             swaps.trace(module, traces)
 
