@@ -26,7 +26,7 @@ gc.disable()
 _LONGEST = ("tests/standin/", "tests/tuner/test_ray.py", "tests/test_readme.py")
 """Tests of a minute, most of which one core waits for: where one of them comes last, the other cores are idle."""
 
-COMPILED, MOST_KEPT = ("native", "cubins", "programs", "simulator", "stand-in"), 4000
+COMPILED, MOST_KEPT = ("native", "cubins", "programs", "simulator", "stand-in"), 8000
 """Folders of the cache that stay for the next run, and the most files of each."""
 
 # How fast this machine is, and how lucky it is in drawing, says nothing about a change: every run draws the same. To
