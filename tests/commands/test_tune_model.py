@@ -64,7 +64,6 @@ class Repeats(nn.Module):
 @pytest.fixture
 def fakes(monkeypatch, tmp_path):
     made = plant(monkeypatch, tmp_path)
-    monkeypatch.setattr(decide, "cpu_target", lambda: fake.TARGET)
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setattr(tune_model, "step_ratio_at_most", lambda step, *, device: 1.25)  # of a few profiled steps
     yield made
