@@ -163,6 +163,14 @@ def rows_of_layers() -> Iterator[Row]:
             yield page, first, [f"{figure:.3g}" for figure in wanted]
 
 
+def rows_of_transposed_layers() -> Iterator[Row]:
+    rows = _results("cpu-transposed-nhwc")["rows"]
+    assert len(rows) == 12
+    for layer in dict.fromkeys(row["layer"] for row in rows):
+        ratios = {row["pass"]: row["ratio"] for row in rows if row["layer"] == layer}
+        yield "docs/benchmarks.md", layer, [f"{ratios[pass_]:.2f}" for pass_ in PASSES]
+
+
 def rows_of_16_bits() -> Iterator[Row]:
     for first, benchmark in (
         ("bfloat16, channels_last", "cpu-bfloat16-nhwc"),
@@ -518,8 +526,8 @@ def rows_of_the_first_minute() -> Iterator[Row]:
 @pytest.mark.parametrize(
     "rows",
     [
-        rows_of_layers, rows_of_16_bits, rows_of_any_size, rows_of_rows_and_volumes, rows_under_torch_compile,
-        rows_of_blocks, rows_of_steps_with_blocks, headlines_of_blocks_and_steps,
+        rows_of_layers, rows_of_transposed_layers, rows_of_16_bits, rows_of_any_size, rows_of_rows_and_volumes,
+        rows_under_torch_compile, rows_of_blocks, rows_of_steps_with_blocks, headlines_of_blocks_and_steps,
         rows_of_models_in_processes_of_their_own, rows_of_what_is_learnt_with_blocks, means_of_the_gpu,
         steps_on_the_gpu, blocks_on_the_gpu, rows_of_steps_op_by_op, rows_of_sending_gradients,
         rows_of_pipelines_on_links, rows_of_when_a_pipeline_pays, searches_that_were_replayed, rows_of_the_first_minute,
