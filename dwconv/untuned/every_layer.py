@@ -15,6 +15,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from dwconv.problems.block import NOTHING
 from dwconv.problems.target import CpuTarget, Target, pack_target
 from dwconv.problems.workload import LAYOUTS, PASSES, DType, Layout, Pair, Pass, Sizes, Workload
 from dwconv.schedules import template as registry
@@ -126,8 +127,9 @@ def candidates(target: Target, *, dtype: DType = "float32", taps: Collection[int
 
 def for_layer(workload: Workload, target: Target) -> list[Candidate]:
     """The kernels that run ``workload`` and all that differ from it in size and channels alone, the most promising
-    first; on a CPU those of the pack for its vectors. None for a block or an epilogue; on a GPU for a multiplier."""
-    packed = pack_target(target) if isinstance(target, CpuTarget) else None
+    first; on a CPU those of the pack for its vectors, which has none of blocks. None for an epilogue, and for blocks of
+    volumes, whose tasks have few channels; on a GPU for any block, and for a multiplier."""
+    packed = pack_target(target) if isinstance(target, CpuTarget) and not workload.block else None
     return _for_layer(workload, packed or target)
 
 
@@ -139,7 +141,9 @@ def all_for_layer(workload: Workload, target: Target) -> list[Candidate]:
 
 def _for_layer(workload: Workload, target: Target) -> list[Candidate]:
     is_for_cpu, few = isinstance(target, CpuTarget), has_few_channels(workload, target)
-    if workload.block or workload.epilogue != "none" or workload.x_pitch:
+    if workload.epilogue != "none" or workload.x_pitch:
+        return []
+    if workload.block and (workload.block == NOTHING or workload.axes > 2):
         return []
     if (workload.multiplier > 1 and not is_for_cpu) or (few and workload.result_channels < _FEW_CHANNELS):
         return []
@@ -148,8 +152,11 @@ def _for_layer(workload: Workload, target: Target) -> list[Candidate]:
         dtype=workload.dtype, layout=workload.layout, batch=_BATCH if is_for_cpu else _GPU_BATCH,
         channels=_few(workload.pass_, workload.multiplier) if few else _CHANNELS, multiplier=workload.multiplier,
         is_row=workload.is_row,
-    ).for_pass(workload.pass_)  # fmt: skip
-    layer = replace(layer, bias=workload.bias)
+    )  # fmt: skip
+    if workload.block:
+        layer = replace(layer, pass_=workload.pass_, block=workload.block)
+    else:
+        layer = replace(layer.for_pass(workload.pass_), bias=workload.bias)
     if layer.layer_kind != workload.layer_kind:
         return []
     return _all_of(layer, target, tuple(registry.all_templates().values()))
@@ -203,6 +210,8 @@ def _configs_for_a_cpu(workload: Workload, space: ConfigSpace, target: CpuTarget
     672×14² 0.87 and 1.00. 7×7: wgrad of 384×14² 0.65 and 0.91. Tiles of 7 columns against 14, 7×7 of 96×56², fprop and
     dgrad: 0.93 and 0.81 against 0.70 and 0.60."""
     default = dict[str, Value](space.default.values)
+    if workload.block:
+        return [space.nearest(Config.of(space.template, **{**default, "tile_w": _NARROW}))]
     is_usual = workload.multiplier == 1 and workload.channels >= _CHANNELS
     if workload.layout == "nchw" or workload.kernel[0] == 1 or not is_usual:
         return [space.default]

@@ -32,6 +32,7 @@ LAYERS = {
     "bias": workload_of(shape=(8, 48, 20, 20), bias=True),
     "strided": workload_of(shape=(8, 48, 21, 21), stride=2),
     "16 bits": workload_of(shape=(8, 48, 20, 20), dtype="bfloat16"),
+    "a block": workload_of(shape=(8, 48, 20, 20), block="bn+relu6,bn+relu6"),
 }
 
 

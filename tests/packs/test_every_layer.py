@@ -17,6 +17,7 @@ from dwconv.call.call_plan import plans
 from dwconv.errors import BuildError, DwconvWarning
 from dwconv.kernels.artifact import Artifact
 from dwconv.packs.write_pack import counted, make_pack_for_every_layer
+from dwconv.problems.block import NOTHING, Block
 from dwconv.problems.target import FORCED_VECTOR_SETS, parse_target, target_of_vector_set
 from dwconv.problems.workload import LAYOUTS, PASSES, Workload
 from dwconv.schedules.space import Config
@@ -233,6 +234,40 @@ def test_a_race_has_kernels_for_rows_and_columns_of_images(layout):
             found = for_layer(layer.for_pass(pass_), target)
             assert found and {each.workload.layer_kind for each in found} == {layer.for_pass(pass_).layer_kind}
             assert not found[0].workload.is_row
+
+
+def block_of(text: str, pass_: str, **more) -> Workload:
+    layer = any_layer(kernel=(3, 3), stride=(2, 2), padding=((1, 1), (1, 1)))
+    own = {"any_size": False, "any_channels": False, "channels": 144, "input_size": (56, 56)}
+    return replace(layer, **{**own, "pass_": pass_, "block": Block.parse(text), **more})
+
+
+@pytest.mark.parametrize("pass_", ["forward", "backward", "inference"])
+@pytest.mark.parametrize("text", ["bn+relu6,bn+relu6", "bn+relu,bn", "in+silu,in", "frozen+relu,frozen"])
+def test_blocks_that_differ_in_size_and_channels_alone_share_one_kernel(text, pass_):
+    if (text[:2], pass_) == ("in", "inference"):
+        pytest.skip("the statistics of images are not given")
+    target = target_of_vector_set(SETS[-1])
+    layers = [block_of(text, pass_), block_of(text, pass_, channels=960, input_size=(7, 9), batch=3)]
+    (general,) = {each for layer in layers for each in for_layer(layer, target)}
+    assert general.workload.any_channels and general.workload.layer_kind == layers[0].layer_kind
+    for few in {4, target.lanes() - 1} if target.lanes() > 4 else ():
+        (of_few,) = for_layer(block_of(text, pass_, channels=few), target)
+        assert of_few.workload.channels == 4, "its vectors are as long as that"
+
+
+def test_blocks_of_other_kinds_have_a_kernel_each():
+    target = target_of_vector_set(SETS[-1])
+    volume = {"input_size": (4, 9, 9), "kernel": (3,) * 3, "stride": (1,) * 3, "padding": ((1, 1),) * 3}
+    others = (
+        block_of("bn+relu,bn", "forward", **volume, dilation=(1,) * 3),
+        block_of("none,ln", "forward"),
+        block_of(str(NOTHING), "backward"),
+        block_of("bn+relu,bn", "forward", layout="nchw"),
+        block_of("bn+relu,bn", "forward", channels=3),
+    )
+    assert [for_layer(each, target) for each in others] == [[]] * len(others)
+    assert for_layer(block_of("bn+relu,bn", "forward"), parse_target("cuda:sm_90")) == []
 
 
 def test_a_small_channels_last_kernel_has_two_configurations_each():

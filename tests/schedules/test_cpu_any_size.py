@@ -201,6 +201,24 @@ def test_right_with_few_channels_and_multipliers(pass_: Pass, multiplier: int) -
         assert_right(kernel, at)
 
 
+FLAT_BLOCKS = [case for case in BLOCKS if not case.startswith(("3-D", "layer norm"))]
+
+
+@pytest.mark.parametrize("case", [case if case in ("forward", "backward") else slow(case) for case in FLAT_BLOCKS])
+def test_right_in_blocks_with_every_number_of_channels(case: str) -> None:
+    workload, block = BLOCKS[case]
+    pass_: Any = case.rpartition(" ")[2]
+    shared = {"pass_": pass_, "block": Block.parse(block), "any_size": True, "any_channels": True}
+    for chosen, numbers in ((64, (0, 1, 15, 16, 37, 49)), (4, (0, 1, 3, 11))):
+        kernel = any_size(dataclasses.replace(workload, channels=chosen, **shared), {"tile_w": 6})
+        least = kernel.any_size.artifact.least_channels
+        assert least == min(chosen, TARGET.lanes())
+        for more in numbers:
+            at = dataclasses.replace(kernel.workload, channels=least + more, input_size=(more % 9 + 6, more % 11 + 7))
+            assert_right(kernel, at, data="normal")
+        assert not fault_at_first_use(kernel, torch.device("cpu"), threads=(3, 1), fast_math=False)
+
+
 @pytest.mark.parametrize(
     ("pass_", "wanted", "multiplier"),
     [

@@ -34,12 +34,14 @@ if TYPE_CHECKING:
 
 
 def schedule(workload: Workload, config: Config, target: CpuTarget) -> s_tir.Schedule:
-    from dwconv.schedules.any_size import any_axes
+    from dwconv.schedules.any_size import any_axes, channels_of
     from dwconv.schedules.cpu.block_nhwc import backward, forward
 
     cut = FusedBlockCut(workload, config, target)
     if workload.any_size:
         cut = replace(cut, any_axes=any_axes(cut.gathered))
+    if workload.any_channels:
+        cut = replace(cut, any_channels=channels_of(workload))
     return backward.schedule(cut) if workload.pass_ == "backward" else forward.schedule(cut)
 
 
@@ -49,6 +51,7 @@ TEMPLATES = family(
     layout="nhwc",
     most_axes=3,
     any_size=True,
+    any_channels=True,
     misfit=why_unfit,
     space=block_space,
     schedule=schedule,

@@ -44,6 +44,8 @@ class FusedBlockCut:
     any_axes: Axes | None = None
     """Those of a kernel of any size; so is the next."""
     any_results: BlocksOfRows | None = None
+    any_channels: Any = None
+    """The symbol of a kernel of any number of channels, which are all in one task."""
 
     @property
     def block(self) -> Block:
@@ -107,17 +109,21 @@ class FusedBlockCut:
         return channel_lanes(self.workload.channels, self.target)
 
     @property
-    def vectors(self) -> int:
-        return vector_count(self.workload.channels, self.lanes)
+    def channels(self) -> Any:
+        return self.workload.channels if self.any_channels is None else self.any_channels
 
     @property
-    def block_vectors(self) -> int:
+    def vectors(self) -> Any:
+        return vector_count(self.channels, self.lanes)
+
+    @property
+    def block_vectors(self) -> Any:
         """Vectors of channels in a task."""
-        return vector_count(self.config.block_c, self.lanes)
+        return vector_count(self.config.block_c if self.any_channels is None else self.any_channels, self.lanes)
 
     @property
     def channel_blocks(self) -> int:
-        return self.vectors // self.block_vectors
+        return int(self.vectors // self.block_vectors) if self.any_channels is None else 1
 
     @property
     def results(self) -> BlocksOfRows:

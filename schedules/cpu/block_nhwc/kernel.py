@@ -108,12 +108,12 @@ class Pixels:
         """result[image, pixel, c] = of(image, pixel, vector), which may read the result there: where vectors overlap,
         the last is computed before the one before it is stored."""
         vectors = self.vectors
-        overlaps = vectors.elements % vectors.lanes != 0
+        overlaps = not is_number(vectors.elements) or vectors.elements % vectors.lanes != 0
         for _, image, first, stop in self.tasks():
             for pixel in serial("pixel", first, stop):
                 last = NumberedVector(vectors.count - 1, vectors.start(vectors.count - 1))
                 kept = bind("kept", of(image, pixel, last)) if overlaps else None
-                for number in serial("vector", vectors.count - overlaps):
+                for number in serial("vector", vectors.count - int(overlaps)):
                     vector = NumberedVector(number, bind("c", number * vectors.lanes))
                     store_rounded(result, of(image, pixel, vector), image, pixel, vectors.span(vector.start))
                 if overlaps:
@@ -127,8 +127,11 @@ class BlockKernel:
         """``gathers``: the pass of the convolution whose order the weights have. ``sums``: those of parts of all
         images, ``partial`` (parts, sums, whole vectors of channels); without any it is None."""
         workload, block = cut.workload, cut.block
-        channels, vectors = workload.channels, Vectors(workload.channels, cut.lanes)
+        channels, vectors = cut.channels, Vectors(cut.channels, cut.lanes)
         work, slots = Gather.of(workload.convolution(gathers)), vectors.count * vectors.lanes
+        whole: tuple[Expr, ...] = (slots,)
+        if cut.any_channels is not None:  # sizes of an argument are a symbol each, or a part of one
+            work, whole = replace(work, channels=channels), (vectors.count, vectors.lanes)
         tensors: dict[str, Any] = {}
         for name in (*workload.inputs, *workload.results):
             size = cut.x_size if name in ("x", "dx") else cut.y_size
@@ -136,16 +139,15 @@ class BlockKernel:
             of_images = (n, *(size if cut.any_axes else [math.prod(size)]), channels)
             tensors[name] = argument(name, of_images if name in IMAGES else of_weights, workload.dtype_of(name))
         packed = argument("workspace", (vectors.count, 1, *workload.kernel, vectors.lanes))
-        # Sizes of an argument are a symbol each, or a part of one.
         parts = (n, cut.results.blocks) if cut.any_axes else (n * cut.results.blocks,)
-        partial = argument("workspace_1", (*parts, sums, slots)) if sums else None
+        partial = argument("workspace_1", (*parts, sums, *whole)) if sums else None
         each = (n,) if cut.of_images else ()
         norms = {
             number: CpuNormTensors(
                 norm=norm,
                 vectors=vectors,
                 named={name[:-1]: tensor for name, tensor in tensors.items() if name.endswith(number)},
-                table=argument(f"workspace_{1 + int(number)}", (*each, CpuNormTensors.table_rows(norm), slots)),
+                table=argument(f"workspace_{1 + int(number)}", (*each, CpuNormTensors.table_rows(norm), *whole)),
             )
             for number, norm in (("1", block.norm1), ("2", block.batch_norm2))
             if norm
@@ -156,6 +158,10 @@ class BlockKernel:
                 size = cut.x_size if name in ("x", "dx") else cut.y_size
                 tensors[name] = seen_as(tensors[name], n, math.prod(size), channels)
             partial = seen_as(partial, math.prod(parts), sums, slots) if sums else None
+        if cut.any_channels is not None:
+            for number, norm in norms.items():
+                table = seen_as(norm.table, *each, CpuNormTensors.table_rows(norm.norm), slots)
+                norms[number] = replace(norm, table=table)
         self.cut, self.vectors, self.n, self.batch = cut, vectors, n, NormedImages(n)
         self.partial: Any = partial
         self.tensors = tensors

@@ -27,7 +27,7 @@ from dwconv.problems.block import Norm
 from dwconv.schedules.cpu.block_nhwc.cut import FusedBlockCut
 from dwconv.schedules.cpu.emit.vectors import Accumulators, NumberedVector, Vectors
 from dwconv.schedules.cpu.emit.words import parallel, scratch
-from dwconv.schedules.emit import Expr, bind, least, serial, store
+from dwconv.schedules.emit import Expr, bind, is_number, least, serial, size_of, store
 
 ONE = tirx.FloatImm("float32", 1.0)
 PARALLEL_CHANNELS = 2048
@@ -118,8 +118,8 @@ def _float32(number: Expr) -> Expr:
 
 def channel_loop(vectors: Vectors, partial: Any) -> Any:
     """A loop over vectors of channels, whose sums are added up, if there are any."""
-    *_, rows, slots = (0, 0) if partial is None else partial.ty.shape
-    loop = parallel if int(rows) * int(slots) > PARALLEL_CHANNELS else serial
+    *_, rows, slots = (0, 0) if partial is None else map(size_of, partial.ty.shape)
+    loop = serial if is_number(slots) and rows * slots <= PARALLEL_CHANNELS else parallel
     for number in loop("vector", vectors.count):
         yield NumberedVector(number, bind("c", vectors.start(number)))
 
