@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Set
+from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 import torch
@@ -99,7 +99,8 @@ def lacks(candidate: Candidate, target: Target, *, threads: int) -> Candidate | 
     built = built or kept_linked(candidate, target)
     if built is None:
         return legality.built_for(candidate, target)
-    if _tells(checked(built, target), threads={threads, 1}) or loaded_packs.kept(built.candidate, target) is None:
+    known = checked(built, target)
+    if (known is not None and known.tells({threads, 1})) or loaded_packs.kept(built.candidate, target) is None:
         return None
     return built.candidate
 
@@ -154,9 +155,9 @@ def fault_of(kernel: Kernel, target: Target, device: torch.device) -> str | None
     wanted = {torch.get_num_threads(), 1} if device.type == "cpu" else set[int]()
 
     known = _seen.get(key)
-    if not _tells(known, threads=wanted):
+    if known is None or not known.tells(wanted):
         known = checked(artifact, target)  # reads a file
-    if known is not None and _tells(known, threads=wanted):
+    if known is not None and known.tells(wanted):
         _seen[key] = known
         return known.fault
     if is_captured(device):
@@ -168,11 +169,6 @@ def fault_of(kernel: Kernel, target: Target, device: torch.device) -> str | None
     remember_checked(artifact, target, threads=wanted, fault=fault)
     _seen[key] = CheckResults(threads=frozenset(wanted) | (_seen[key].threads if key in _seen else set()), fault=fault)
     return fault
-
-
-def _tells(known: CheckResults | None, *, threads: Set[int]) -> bool:
-    """Whether it is known how a kernel does on each of these numbers of threads."""
-    return known is not None and (known.fault != "" or threads <= known.threads)
 
 
 def is_captured(device: torch.device) -> bool:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
@@ -117,6 +117,10 @@ class CheckResults:
     """The numbers of threads on which it was right; empty for a GPU's."""
     fault: str = ""
     """What was wrong, on whatever number of threads; empty if nothing was."""
+
+    def tells(self, threads: Set[int]) -> bool:
+        """Whether it is known how a kernel does on each of these numbers of threads."""
+        return self.fault != "" or threads <= self.threads
 
 
 def checked(artifact: Artifact, target: Target) -> CheckResults | None:

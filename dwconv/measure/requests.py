@@ -78,7 +78,16 @@ class TimeRequest:
     """Time of the best candidate so far. A trial that is clearly slower is given up early."""
 
 
-Request = PrepareRequest | CheckRequest | TimeRequest
+@message
+@dataclass(frozen=True, kw_only=True)
+class CheckAtAllSizesRequest:
+    """Check a kernel of any size as before its first use in training: at sizes, and of one for every layer at numbers
+    of channels, that show whether it is right at all of them."""
+
+    artifact: Artifact
+
+
+Request = PrepareRequest | CheckRequest | TimeRequest | CheckAtAllSizesRequest
 
 
 @message
@@ -97,7 +106,7 @@ class MeasureAnswer:
     """The answer to any request."""
 
     verdict: Verdict | None = None
-    """On the finalist of a Check."""
+    """On the finalist of a Check, and on the kernel of a CheckAtAllSizesRequest."""
     each: tuple[Tried, ...] = ()
     """Of a Time, in order."""
     is_clear: bool = False
@@ -124,7 +133,8 @@ def misfit_of_answer(request: Request, answer: object) -> str:
     """Why ``answer`` does not answer ``request``; empty if it does."""
     if not isinstance(answer, MeasureAnswer):
         return f"{type(answer).__name__} is not a measurement"
-    if isinstance(request, CheckRequest) and request.finalist is not None and answer.verdict is None:
+    has_finalist = isinstance(request, CheckRequest) and request.finalist is not None
+    if (has_finalist or isinstance(request, CheckAtAllSizesRequest)) and answer.verdict is None:
         return "no verdict"
     count = len(request.artifacts) if isinstance(request, TimeRequest) else 0
     if len(answer.each) != count:

@@ -31,7 +31,16 @@ from dwconv.measure.clock.timing import (
 )
 from dwconv.measure.processes.worker import first_line, locate
 from dwconv.measure.providers import around_call, better_layout, pytorch_by_layout, transposed_call
-from dwconv.measure.requests import LOAD, CheckRequest, MeasureAnswer, MeasureSetup, Request, TimeRequest, Tried
+from dwconv.measure.requests import (
+    LOAD,
+    CheckAtAllSizesRequest,
+    CheckRequest,
+    MeasureAnswer,
+    MeasureSetup,
+    Request,
+    TimeRequest,
+    Tried,
+)
 from dwconv.measure.verify.bare_kernel import LoadedKernel
 from dwconv.measure.verify.cases import Case, cases_of_finalists, exact_case, fresh_case, wrong
 from dwconv.measure.verify.first_use import fault_at_first_use
@@ -155,6 +164,8 @@ class TimingHandler:
             judged = self._check(request.finalist) if request.finalist else None
             self._line_up(request.line_up)
             return MeasureAnswer(verdict=judged)
+        if isinstance(request, CheckAtAllSizesRequest):
+            return MeasureAnswer(verdict=self._check_at_all_sizes(self._load(request.artifact)))
         prepared = self._prepare(request.workload)
         for each in prepared:
             _ = each.baseline
@@ -234,14 +245,16 @@ class TimingHandler:
             at_size = verify(_at(kernel, each), each.fresh)
             if not at_size.right:
                 return explained(at_size, f"at {by(each.workload.input_size)}")
-        if verdict.right and elsewhere:
-            threads = (torch.get_num_threads(), 1)
-            device, fast_math = torch.device(self._target.kind), self._target.fast_math
-            if fault := fault_at_first_use(kernel, device, threads=threads, fast_math=fast_math):
-                return wrong(fault)
+        if verdict.right and elsewhere and not (at_all := self._check_at_all_sizes(kernel)).right:
+            return at_all
         if verdict.right and code:
             self._right.add(code)
         return verdict
+
+    def _check_at_all_sizes(self, kernel: LoadedKernel) -> Verdict:
+        threads, device = (torch.get_num_threads(), 1), torch.device(self._target.kind)
+        fault = fault_at_first_use(kernel, device, threads=threads, fast_math=self._target.fast_math)
+        return wrong(fault) if fault else Verdict(right=True, max_error=0.0, allowed_error=0.0)
 
 
 def _at(kernel: LoadedKernel, prepared: Prepared) -> LoadedKernel:

@@ -17,11 +17,9 @@ import itertools
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from dwconv import settings
 from dwconv.dispatch import loaded_packs
 from dwconv.dispatch.kernel_state import KernelState
 from dwconv.errors import EnvironmentFailure, LogError, WorkerError
-from dwconv.kernels.artifact import Artifact
 from dwconv.problems.target import CpuTarget, Target
 from dwconv.problems.workload import Workload
 from dwconv.records.database import Database
@@ -80,12 +78,9 @@ def race(
 
 def _build_for_every_layer(race_state: RaceState, workers: WorkerProcesses) -> None:
     """All cores build, since nothing is timed."""
-    first = race_state.next_for_every_layer()
-    if first is None:
+    from dwconv.measure.built_and_checked import built_and_checked
+
+    if (first := race_state.next_for_every_layer()) is None:
         return
-    coming = itertools.chain([first], iter(race_state.next_for_every_layer, None))
-    workers.measurer.start()  # takes as long as the first builds
-    built = workers.builders.stream(lambda: next(coming, None), timeout_s=settings.BUILD_TIMEOUT_S)
-    made = [each[1] for each in built if each]
-    if any(isinstance(each, Artifact) for each in made):
+    if built_and_checked(itertools.chain([first], iter(race_state.next_for_every_layer, None)), workers):
         loaded_packs.note_built()

@@ -14,10 +14,12 @@ import rich.console
 from dwconv.dispatch import decide
 from dwconv.errors import EnvironmentFailure, LogError, WorkerCannotStart
 from dwconv.kernels.artifact import Artifact
+from dwconv.measure import built_and_checked
 from dwconv.measure import comparisons as comparisons_module
 from dwconv.measure.clock import contention
 from dwconv.problems.block import Block
-from dwconv.problems.workload import PASSES, Workload
+from dwconv.problems.target import cpu_target
+from dwconv.problems.workload import BLOCK_PASSES, PASSES, Workload
 from dwconv.records.database import Database
 from dwconv.records.log import TuningLog
 from dwconv.records.record import Measurement, Status, TuningRecord
@@ -31,6 +33,11 @@ from dwconv.tuner.search.search_state import History
 from dwconv.untuned.starts import Start
 from tests import fake_tuning as fake
 
+MOBILENET_V2 = (
+    (32, 112, 1), (96, 112, 2), (144, 56, 1), (144, 56, 2), (192, 28, 1), (192, 28, 2), (384, 14, 1), (576, 14, 1),
+    (576, 14, 2), (960, 7, 1),
+)  # fmt: skip
+"""Channels, size and stride."""
 SMALL, LARGE = (dataclasses.replace(fake.WORKLOAD, input_size=size) for size in ((7, 7), (56, 56)))
 WON, LOST = 50.0, 195.0
 """Against a PyTorch of 200 µs; a CPU's call takes 10."""
@@ -220,15 +227,37 @@ def test_one_build_serves_all_layers_of_a_kind(for_every_layer, log, monkeypatch
     monkeypatch.setattr(race_state.loaded_packs, "has", lambda workload, config, target: False)
     asked, noted = [], []
 
-    def stream(next_body, *, timeout_s):
-        while (candidate := next_body()) is not None:
-            asked.append(candidate)
-            yield len(asked) - 1, Artifact(candidate=candidate, kind="cpu", source="", arguments=())
+    def build(candidates, workers):
+        asked.extend(candidates)
+        return [Artifact(candidate=each, kind="cpu", source="", arguments=()) for each in asked]
 
+    monkeypatch.setattr(built_and_checked, "built_and_checked", build)
     monkeypatch.setattr(race_state.loaded_packs, "note_built", lambda: noted.append(len(asked)))
-    workers = SimpleNamespace(builders=SimpleNamespace(stream=stream), measurer=SimpleNamespace(start=lambda: None))
-    race({LARGE: 1, SMALL: 1}, fake.TARGET, log=log, seconds=60.0, known=Database.of([]), workers=workers)
+    race({LARGE: 1, SMALL: 1}, fake.TARGET, log=log, seconds=60.0, known=Database.of([]), workers=None)
     assert asked == [general] and noted == [1]
+
+
+def test_mobilenet_v2_takes_a_build_for_each_kind_of_pass(monkeypatch, no_packs):
+    """Of seventeen layers with norms and activations around them, each in two strides."""
+    target = cpu_target()
+    monkeypatch.setattr(race_state, "can_load_libraries", lambda: True)
+    monkeypatch.setattr(race_state.loaded_packs, "has", lambda workload, config, target: False)
+    layers = [
+        dataclasses.replace(
+            fake.WORKLOAD, batch=8, channels=channels, input_size=(size,) * 2, kernel=(3, 3), stride=(stride,) * 2,
+            padding=((1, 1),) * 2, layout="nhwc",
+        )
+        for channels, size, stride in MOBILENET_V2
+    ]  # fmt: skip
+    norms = Block.parse("bn+relu6,bn+relu6")
+    blocks = [dataclasses.replace(each, pass_=pass_, block=norms) for each in layers for pass_ in BLOCK_PASSES]
+    passes = [each.for_pass(pass_) for each in layers for pass_ in PASSES]
+    gains_us = dict.fromkeys((*blocks, *passes), 1.0)
+    monkeypatch.setattr(race_state, "expected_gains_us", lambda *given: gains_us)
+    state = race_state.RaceState(dict.fromkeys(gains_us, 1), target, known=Database.of([]), seconds=60.0)
+    built = [each.workload for each in iter(state.next_for_every_layer, None)]
+    assert len([each for each in built if each.block]) == 2 * len(BLOCK_PASSES)
+    assert len([each for each in built if not each.block]) == 2 * len(PASSES)
 
 
 @pytest.mark.parametrize("pass_", PASSES)
