@@ -3,8 +3,8 @@
     known from measurements   built when the plan is made
     predicted                 when a call of the layer comes again, and if the kernels save more than their builds take
 
-Calls wait for those that are worth it, while there is time to wait. Until then PyTorch's op runs. C++ runs it without
-Python, and returns to ``meet`` now and then.
+Calls wait for those that are worth it, while there is time to wait. Until then PyTorch's op runs. C++ runs the calls
+without Python, and returns to ``meet`` now and then. A kernel that is there runs while others are still on their way.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ import math
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -36,7 +37,9 @@ from dwconv.system import interpreter
 
 if TYPE_CHECKING:
     from dwconv.call.background_process import BackgroundProcess
+    from dwconv.schedules.template import Candidate
 
+UNTIL_READY = "PyTorch's op runs until its kernel is built in the background"
 ASKED_FROM = 2
 """Calls of a layer from which its kernels are predicted: its size recurs."""
 HORIZON = 1000
@@ -70,6 +73,8 @@ class Arriving:
         """What was decided, with kernels that are ready."""
         self.meanwhile: list[Any] = []
         """Calls that C++ runs while the plan is open."""
+        self._news: deque[Decisions] = deque()
+        """What was decided, as far as its kernels were there, since ``meet`` last looked."""
         self._problem, self._device, self._target, self._tally = problem, device, target, tally
         self._decide = decide
         self._met: dict[int, int] = {}
@@ -100,7 +105,7 @@ class Arriving:
         return self.made is not None
 
     def meet(self, weight: int) -> Decisions | None:
-        """A call with that weight: what was decided, once its kernels are there."""
+        """A call with that weight: what was decided, as far as its kernels are there; None if that is as before."""
         left = _LOOK_EVERY
         if self._never:
             warn_of_first("unmade", f"{self._problem} runs on PyTorch's own op, {self._never}")
@@ -115,7 +120,14 @@ class Arriving:
         if math.isinf(self._ask_from_s) and not self.wait() and self._waits:
             left = _LOOK_SOON
         self._look_after(left if self.made is None else 0)  # calls of other kinds come here, too
-        return self.made
+        return self.news()
+
+    def news(self) -> Decisions | None:
+        """What was decided, if more of its kernels are there than before."""
+        latest = None
+        while self._news:
+            latest = self._news.popleft()
+        return self.made or latest
 
     def hurry(self) -> None:
         """Have the kernels decided and built now, whatever they save."""
@@ -159,11 +171,17 @@ class Arriving:
 
     def _build(self, made: Decisions, wanted: Sequence[Wanted]) -> None:
         self._ended.clear()
+        missing = {each.candidate for each in wanted}
+
+        def there(one: Wanted) -> None:
+            missing.discard(one.candidate)
+            self._news.append(as_far_as_built(self._problem, made, missing))
+            self._look_after(0)
 
         def then(reason: str) -> None:
             self._put_off(reason) if reason else self.arrive(made)
 
-        background_builds.build(wanted, then)
+        background_builds.build(wanted, then, there=there)
 
     def _put_off(self, reason: str) -> None:
         """What the machine is short of, it may have later."""
@@ -190,6 +208,16 @@ class Arriving:
         """The calls of each kind that C++ runs on PyTorch's op before the next one returns to Python."""
         for call in self.meanwhile:
             call.left = calls
+
+
+def as_far_as_built(problem: Problem, made: Decisions, missing: Collection[Candidate]) -> Decisions:
+    """Decisions in which PyTorch's op still runs the passes whose kernels are ``missing``."""
+    return {
+        pass_: dataclasses.replace(decision, provider="pytorch", reason=UNTIL_READY, is_open=True)
+        if (known := chosen(problem, decision)) and known[0] in missing
+        else decision
+        for pass_, decision in made.items()
+    }
 
 
 def kernels_of(problem: Problem, made: Decisions, *, device: torch.device, target: Target | None) -> list[Wanted]:

@@ -100,26 +100,31 @@ def predict(work: Work, *, device: torch.device, saves_us: float = 0.0, builds: 
     _add(work, key=object(), device=device, saves_per_s=saves_per_s, takes_s=PREDICTION_S, then=lambda reason: None)
 
 
-def build(wanted: Sequence[Wanted], then: Callable[[str], None]) -> None:
-    """Have kernels built, checked and loaded; then call ``then``, with an empty string if each of them works or never
-    will, else with what the machine is short of. An error of a build, or of a kernel, is reported at its first use.
-    Nothing is saved before all are there, so they come one after the other."""
+def build(
+    wanted: Sequence[Wanted], then: Callable[[str], None], *, there: Callable[[Wanted], None] = lambda one: None
+) -> None:
+    """Have kernels built, checked and loaded, those of a layer one after the other. Call ``there`` after each but the
+    last; then ``then``, with an empty string if each of them works or never will, else with what the machine is short
+    of. An error of a build, or of a kernel, is reported at its first use."""
     saves_per_s = sum(each.saves_us for each in wanted) / max(sum(each.takes_s for each in wanted), 1e-9)
     left, reasons, counting = len(wanted), [""], threading.Lock()
 
-    def ended(reason: str) -> None:
+    def ended(one: Wanted, reason: str) -> None:
         nonlocal left
         with counting:
             left -= 1
             reasons.append(reason)
             is_last = left == 0
+            if not (is_last or reason):
+                there(one)
         if is_last:
             then(max(reasons))
 
     for each in wanted:
         key = each.built, each.device
         make = partial(_make, each)
-        _add(make, key=key, device=each.device, saves_per_s=saves_per_s, takes_s=each.takes_s, then=ended)
+        then_one = partial(ended, each)
+        _add(make, key=key, device=each.device, saves_per_s=saves_per_s, takes_s=each.takes_s, then=then_one)
     if not wanted:
         then("")
 

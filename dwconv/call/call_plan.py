@@ -18,7 +18,7 @@ from torch import Tensor
 
 from dwconv import native, settings
 from dwconv.call import background_builds, process_kernels, spending, untuned_warnings
-from dwconv.call.arriving import Arriving, kernels_of, layer_of, of_layer
+from dwconv.call.arriving import Arriving, as_far_as_built, kernels_of, layer_of, of_layer
 from dwconv.call.plan_kernels import PlanKernels, chosen
 from dwconv.call.tally import Tally
 from dwconv.call.untuned_warnings import is_first, untuned, warn_of_first
@@ -59,7 +59,8 @@ class CallPlan:
         self.target = target
         """With as many threads as PyTorch uses in its calls; None where there can be no kernels."""
         self.tally = Tally()
-        self._looked_at = 0
+        self._looked_at = self.settled = 0
+        """The second: how often it was decided what runs its calls."""
         self._made_at = process_kernels.state.cleared
         self.arriving = Arriving(problem, device, target=target, tally=self.tally, decide=self._predicted)
         """The kernels of an open plan."""
@@ -70,8 +71,9 @@ class CallPlan:
     def _settle(self, decisions: dict[Pass, DispatchDecision]) -> None:
         problem, target = self.problem, self.target
         self.decisions = decisions
+        self.settled += 1
         self.is_open = any(each.is_open for each in decisions.values())
-        """True if predictions are still to be made: every call goes to ``meet``."""
+        """True if kernels are still on their way, or to be predicted: every call goes to ``meet``."""
         named = [pass_ for pass_, each in decisions.items() if each.command]
         self._refused = frozenset(named if settings.untuned() == "error" else ())
         """Passes that must not run before they are tuned."""
@@ -96,12 +98,15 @@ class CallPlan:
         return made
 
     def meet(self, weight: int) -> bool:
-        """A call of an open plan, with that ``weight``, a number: layers may be alike. True if its kernels are there:
-        from now on they run."""
+        """A call of an open plan, with that ``weight``, a number: layers may be alike. True if more of its kernels are
+        there than before: from now on they run."""
         is_news = self.arriving.made is None and process_kernels.state.changes != self._looked_at
         if is_news and (made := self._by_any_size()):
             self.arriving.arrive(made)
-        if (arrived := self.arriving.meet(weight)) is None:
+        return self._take(self.arriving.meet(weight))
+
+    def _take(self, arrived: dict[Pass, DispatchDecision] | None) -> bool:
+        if arrived is None:
             return False
         with process_kernels.lock:
             if self.is_open:
@@ -143,22 +148,14 @@ class CallPlan:
     def until_ready(self) -> None:
         """PyTorch's op runs the passes whose kernels are known and not built yet. They are built from now on."""
         decided = self.decisions
-        wanted = kernels_of(self.problem, decided, device=self.device, target=self.target)
-        unbuilt = {each.candidate for each in wanted}
-        found = {
-            pass_: dataclasses.replace(decision, provider="pytorch", reason=UNTIL_READY, is_open=True)
-            if (known := chosen(self.problem, decision)) and known[0] in unbuilt
-            else decision
-            for pass_, decision in decided.items()
-        }
-        if wanted:
-            self._settle(found)
+        if wanted := kernels_of(self.problem, decided, device=self.device, target=self.target):
+            self._settle(as_far_as_built(self.problem, decided, {each.candidate for each in wanted}))
             self.arriving.begin(decided, wanted)
 
     def wait(self) -> None:
         """Wait until the kernels that are known are there, if calls of the process may still wait."""
-        if self.arriving.wait():
-            self.meet(0)
+        self.arriving.wait()
+        self._take(self.arriving.news())
 
     def check(self, passes: Collection[Pass]) -> None:
         """Raises Untuned if one of ``passes`` must not run before it is tuned."""
@@ -401,7 +398,6 @@ def forget() -> None:
 
 
 UNNEEDED = "no call has needed it"
-UNTIL_READY = "PyTorch's op runs until its kernel is built in the background"
 _Sizeless = tuple[Problem, torch.device, int]
 """With its batch, and without a size; the device, and PyTorch's threads."""
 _plans: dict[tuple[Problem, torch.device, int], CallPlan] = {}

@@ -20,7 +20,7 @@ from torch.autograd import Function
 
 from dwconv import native
 from dwconv.call.arguments import Call, CallArguments, Padding, has_sides, image_of, whole, with_axes_of
-from dwconv.call.call_plan import MOST_PLANS, CallPlan, plan_for
+from dwconv.call.call_plan import MOST_PLANS, plan_for
 from dwconv.call.gradients import Needs, Passes, Tied, gradients, wanted
 from dwconv.call.passes import PlannedPasses
 from dwconv.call.process_kernels import is_captured
@@ -53,7 +53,7 @@ def convolve(given: CallArguments, *, layers_weight: Tensor) -> Tensor:
         # The way through Python would take longer, in both directions, than it took to learn the call.
         if weight is layers_weight and (taken := native.convolve(*given)) is not None:
             return cast(Tensor, taken)
-    if passes.was_open and (not passes.plan.is_open or passes.plan.meet(id(layers_weight))):
+    if passes.was_open and (passes.plan.settled != passes.settled or passes.plan.meet(id(layers_weight))):
         passes = _learn(key, given, trains=trains)
     passes.plan.tally.count(layers_weight, for_x=trains and input.requires_grad, for_w=trains and weight.requires_grad)
     if passes.plan.is_pytorch:
@@ -87,18 +87,16 @@ def _learn(key: object, given: CallArguments, *, trains: bool) -> PlannedPasses:
         and (bias is None or bias.is_contiguous())
     )
     passes = PlannedPasses(
-        plan=plan, x_pitch=x_pitch, dense=dense, was_open=plan.is_open, weight_strides=call.w.stride()
-    )
+        plan=plan, x_pitch=x_pitch, dense=dense, was_open=plan.is_open, settled=plan.settled,
+        weight_strides=call.w.stride(),
+    )  # fmt: skip
     plan.check(PASSES if trains else PASSES[:1])
     if is_captured(call.x.device):  # what cannot be loaded and checked now can be later
         return passes
     if len(_known) >= MOST_PLANS:
         forget()
     _known[key] = passes
-    if plan.is_open:
-        teach_meanwhile(call, plan)
-    else:
-        teach(call, passes, trains=trains)
+    teach(call, passes, trains=trains)
     return passes
 
 
@@ -160,24 +158,20 @@ _ALL: tuple[Pass, ...] = (*PASSES, "backward")
 
 
 def teach(call: Call, passes: PlannedPasses, *, trains: bool) -> None:
-    """Let C++ run calls like this one from now on, if it can. ``trains``: gradients are needed, too."""
-    compiled: object | None = None
-    if passes.plan.is_pytorch:
+    """Let C++ run calls like this one from now on, if it can; while the plan is open, as many as that allows.
+    ``trains``: gradients are needed, too."""
+    plan, compiled = passes.plan, None
+    if plan.is_pytorch:
         compiled = _pytorch_call(call)
     elif passes.dense:
         compiled = _tuned_call(call, passes, trains=trains)
-    if compiled is not None:
-        native.learn(compiled, *call.given)
-        passes.plan.tally.taught.append(compiled)
-
-
-def teach_meanwhile(call: Call, plan: CallPlan) -> None:
-    """Let C++ run calls like this one on PyTorch's op, for as many calls as the plan allows."""
-    if plan.is_pytorch and (compiled := _pytorch_call(call)) is not None:
+    if compiled is None:
+        return
+    if plan.is_open:
         compiled.left = 0
-        native.learn(compiled, *call.given)
-        plan.tally.taught.append(compiled)
         plan.arriving.meanwhile.append(compiled)
+    native.learn(compiled, *call.given)
+    plan.tally.taught.append(compiled)
 
 
 def differentiable(passes: PlannedPasses) -> DispatchedPasses:

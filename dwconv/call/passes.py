@@ -31,7 +31,9 @@ class PlannedPasses:
     """True if all tensors are without gaps, images in the plan's layout, but for an x of that pitch. Otherwise kernels
     check them, and copy if need be."""
     was_open: bool = False
-    """True if the plan was open when they were made: then C++ is given the call once it is not."""
+    """True if the plan was open when they were made: kernels that arrive make others."""
+    settled: int = 0
+    """``CallPlan.settled`` when they were made."""
     weight_strides: tuple[int, ...] | None = None
     """The strides of the weight, if its gradient is to have them."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dwconv.call import block_ops, call_plan, fast_path, torch_ops
+from dwconv.call import arriving, block_ops, call_plan, fast_path, torch_ops
 from dwconv.dispatch import locked
 from dwconv.errors import InvalidSetting, warn
 from dwconv.system import given
@@ -26,7 +26,7 @@ def lock(path: Path | str) -> None:
     except OSError as error:
         raise InvalidSetting(f"lock={path} cannot be written: {error.strerror}; name another file") from None
     made = [each for of_call in calls.values() for each, _ in of_call.values()]
-    if building := sum(each.reason == call_plan.UNTIL_READY for each in made):
+    if building := sum(each.reason == arriving.UNTIL_READY for each in made):
         warn(
             f"lock={path} has {building} of {len(made)} passes on PyTorch's op because their kernels are still being "
             "built; take more steps, and write it again"

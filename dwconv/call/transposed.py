@@ -182,7 +182,7 @@ def _past_dispatcher(given: TransposedArguments, *, layers_weight: Tensor) -> Te
     )  # fmt: skip
     way: Any = known_transposed.get(key, _NEW)
     is_news = way is not None and way is not _NEW and way.was_open
-    if way is _NEW or (is_news and (not way.plan.is_open or way.plan.meet(id(layers_weight)))):
+    if way is _NEW or (is_news and (way.plan.settled != way.passes.settled or way.plan.meet(id(layers_weight)))):
         way = _learn(key, given, trains=trains)
     if way is None:
         return given.on_pytorch()
@@ -284,7 +284,7 @@ def _way_of(call: TransposedCall, *, trains: bool) -> _Way:
     made = as_transposed(plan.decisions, call.problem, plan.target, bias=given.bias is not None, trains=trains)
     withdrawn = [pass_ for pass_, each in made.items() if each.provider != plan.decisions[pass_].provider]
     return _Way(
-        passes=PlannedPasses(plan=plan, was_open=plan.is_open, weight_strides=strides),
+        passes=PlannedPasses(plan=plan, was_open=plan.is_open, settled=plan.settled, weight_strides=strides),
         numbers=given.as_pytorchs()[1][3:],
         output_padding=call.output_padding,
         is_pytorch=plan.is_pytorch or (bool(withdrawn) and all(each.provider == "pytorch" for each in made.values())),

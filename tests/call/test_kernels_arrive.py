@@ -8,6 +8,7 @@ import os
 import sys
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -317,6 +318,77 @@ def test_a_measured_kernel_is_built_in_the_background_and_is_there_at_once_when_
     step(dwconv.conv2d, x, w)
     assert running() == set(PASSES) and builders == [] and maker.made.count("fprop") == 1
     assert said() == []
+
+
+def transposed(x, w, **more):
+    return dwconv.conv_transpose2d(x, w, groups=8, **more)
+
+
+@pytest.fixture
+def one_by_one(maker, nothing_ready, logs, monkeypatch):
+    """A kernel is built for each ``release``; gives the passes that were built."""
+    plant(logs / "log.jsonl", [WORKLOAD])
+    dwconv.reset()
+    gate, built, make = threading.Semaphore(0), [], maker.make
+
+    def make_next(candidate, target, **more):
+        background_builds.imports.release()  # as long as the process takes
+        try:
+            assert gate.acquire(timeout=600)
+        finally:
+            background_builds.imports.acquire()
+        fault = make(candidate, target, **more)
+        built.append(candidate.workload.pass_)
+        return fault
+
+    monkeypatch.setattr(maker, "make", make_next)
+    yield SimpleNamespace(gate=gate, built=built)
+    gate.release(len(PASSES))
+
+
+@pytest.mark.parametrize("convolve", [dwconv.conv2d, watched, compiled, transposed])
+def test_a_kernel_runs_while_others_are_on_their_way(one_by_one, said, convolve):
+    x, w = tensors()
+    plain = F.conv_transpose2d if convolve is transposed else F.conv2d
+    theirs = step(plain, x, w, groups=8)
+    step(convolve, x, w)
+    assert running() == set()
+    for count in range(1, len(PASSES) + 1):
+        one_by_one.gate.release()
+        assert eventually(_has_news)
+        for _ in range(3):
+            torch.testing.assert_close(step(convolve, x, w), theirs, rtol=1e-4, atol=1e-4)
+        assert running() == set(one_by_one.built) and len(one_by_one.built) == count
+        assert any(plan.is_open for plan in plans()) == (count < len(PASSES))
+    arrive()
+    assert said() == []
+
+
+def _has_news() -> bool:
+    """Whether a kernel has come since the last call."""
+    return any(plan.arriving.made or plan.arriving._news for plan in plans())
+
+
+def test_cpp_runs_the_kernels_that_are_there(one_by_one):
+    needs_native()
+    x, w = tensors()
+    for _ in range(2):
+        step(dwconv.conv2d, x, w)
+        one_by_one.gate.release()
+        assert eventually(_has_news)
+    for _ in range(2):
+        step(dwconv.conv2d, x, w)
+    (plan,) = plans()
+    assert plan.is_open and type(plan.tally.taught[-1]).__name__ == "TunedCall"
+    taken = plan.tally.calls_in_cpp(id(w))
+    for _ in range(5):
+        step(dwconv.conv2d, x, w)
+    assert plan.tally.calls_in_cpp(id(w)) == taken + 5, "as many go past Python as before"
+    one_by_one.gate.release()
+    arrive()
+    for _ in range(2):
+        step(dwconv.conv2d, x, w)
+    assert not plan.is_open and plan.tally.taught[-1].left is None and running() == set(PASSES)
 
 
 def test_the_first_call_waits_for_kernels_that_were_measured(maker, builders, nothing_ready, logs, monkeypatch, said):
@@ -659,6 +731,7 @@ def test_kernels_arrive_at_transposed_calls(maker):
         assert "ConvolutionBackward" in call().grad_fn.name()
     maker.may.set()
     assert eventually(lambda: "DwconvTransposed" in call().grad_fn.name())
+    arrive()
     torch.testing.assert_close(call(), F.conv_transpose2d(x, w, groups=8, **options))
     (plan,) = plans()
     assert not plan.is_open and {*maker.made} == {*PASSES}
