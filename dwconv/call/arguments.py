@@ -271,7 +271,7 @@ def lies_channels_last(tensor: Tensor) -> bool:
 
 
 def are_channels_last(sizes: Sequence[int], strides: Sequence[int]) -> bool:
-    """The same of an image with these."""
+    """Whether an image of these sizes and strides lies so."""
     if strides[1] == 0:
         return False
     least = 0
