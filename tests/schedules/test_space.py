@@ -6,6 +6,7 @@ import copy
 import dataclasses
 import pickle
 import random
+from collections import Counter
 
 import pytest
 
@@ -31,6 +32,39 @@ def test_iterating_gives_every_legal_configuration_once() -> None:
     assert len(configs) == len(set(configs)) == 2 * (4 + 3 + 2)
     assert all(config.rows * config.columns <= 8 for config in configs)
     assert space().size == 24
+
+
+def test_draws_are_those_of_choice() -> None:
+    """Seeds give the configurations that they gave."""
+    drawn, chosen, sizes = random.Random(3), random.Random(3), (1, 2, 3, 4, 5, 8, 9)
+    knobs = [Knob(f"of_{size}", list(range(size))) for size in sizes]
+    free = ConfigSpace("cpu.test", *knobs)
+    for _ in range(50):
+        assert free.sample(drawn) == Config.of("cpu.test", **{knob.name: chosen.choice(knob.values) for knob in knobs})
+
+
+def test_draws_keep_rules_of_few_knobs_and_stay_even() -> None:
+    """Rules that share a knob are kept together; the other knobs are as free as before."""
+    knobs = [Knob("a", [1, 2, 3]), Knob("free", [0, 1]), Knob("b", [1, 2, 3]), Knob("c", [1, 2, 3])]
+    kept = [Rule("a and b", lambda c: c.a == c.b, of=("a", "b")), Rule("b and c", lambda c: c.b >= c.c, of=("c", "b"))]
+    apart = Rule("a and free", lambda c: c.a == 3 and c.free == 1)
+    drawn, rng = ConfigSpace("cpu.test", *knobs, rules=[*kept, apart]), random.Random(0)
+    assert all(not rule.broken(drawn._config(drawn._drawn(rng))) for rule in kept for _ in range(50))
+    counts = Counter(drawn.sample(rng) for _ in range(2000))
+    legal = list(drawn)
+    assert set(counts) == set(legal) and len(legal) == 9
+    assert all(abs(count - 2000 / 9) < 6 * (2000 / 9) ** 0.5 for count in counts.values())
+    none = ConfigSpace("cpu.test", *knobs, rules=[*kept, Rule("all", lambda c: c.a > 0, of=("a",))])
+    assert none.sample(rng) is None
+
+
+def test_two_apart_are_all_legal_ones_that_differ_in_two_knobs() -> None:
+    start = space().check({"rows": 1, "columns": 2, "order": "hw"})
+    wanted = {
+        config for config in space() if sum(a != b for a, b in zip(config.values, start.values, strict=True)) == 2
+    }
+    found = space().two_apart(start)
+    assert len(found) == len(wanted) and set(found) == wanted
 
 
 def test_a_config_reads_its_knobs_as_attributes() -> None:

@@ -18,6 +18,7 @@ from dwconv.records import log as log_module
 from dwconv.records.record import Status
 from dwconv.schedules import template as template_module
 from dwconv.schedules.space import Config
+from dwconv.tuner.results_table import state
 from dwconv.tuner.search import search_loop, search_state
 from dwconv.tuner.search.evolve import Evolve
 from dwconv.tuner.search.search_loop import FINALISTS, SearchPlan, tune_workload
@@ -46,6 +47,17 @@ def test_spends_the_trials_confirms_the_fastest_and_reports_the_best(log):
     assert seen[-1].confirming and not seen[0].confirming
     assert len(log.load().records) == 24 + FINALISTS
     assert runner.closed
+
+
+def test_a_search_by_computed_cost_says_what_takes_the_time(log, monkeypatch):
+    """Estimates first, then turns of candidates that are built."""
+    monkeypatch.setattr(SearchPlan, "predicts", lambda self, target: True)
+    seen = []
+    tune(log, fake.FakeRunner(), plan=AFRESH, trials=14, progress=seen.append)
+    estimating, *building = dict.fromkeys(snapshot.doing for snapshot in seen)
+    assert estimating.startswith("estimating the cost of configurations of ") and seen[0].trials == 0
+    assert building == [f"building {count} candidates and running them in the simulator" for count in (4, 6)]
+    assert all(f"{snapshot.trials} trials, {snapshot.doing}" in state(snapshot) for snapshot in seen)
 
 
 def test_evolution_starts_from_what_is_known_to_be_good(log, monkeypatch):

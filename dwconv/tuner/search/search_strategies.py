@@ -145,17 +145,22 @@ def _climbed(
     *,
     best_of_choices: bool = True,
 ) -> dict[Config, float]:
-    """Estimates of one template and of the neighbours of the best, until none of these is among the best. With
-    ``best_of_choices`` also of the best with each value of each knob."""
+    """Estimates of one template and of the neighbours of the best, until none of these is among the best, nor what
+    differs from the best in two knobs. With ``best_of_choices`` also of the best with each value of each knob."""
     looked_at: set[Config] = set()
+    left: set[Config] = set()
     while True:
         ranked = in_order(found)
         best = {choice: config for config in reversed(ranked) for choice in config.values} if best_of_choices else {}
         new = [config for config in dict.fromkeys([*ranked[:CLIMBED], *best.values()]) if config not in looked_at]
-        if not new:
+        if new:
+            looked_at.update(new)
+            near = dict.fromkeys(config for each in new for config in spaces.neighbours(each))
+        elif ranked[0] not in left:
+            left.add(ranked[0])
+            near = dict.fromkeys(spaces.two_apart(ranked[0]))
+        else:
             return found
-        looked_at.update(new)
-        near = dict.fromkeys(config for each in new for config in spaces.neighbours(each))
         found |= {config: estimate(config) for config in near if config not in found}
 
 

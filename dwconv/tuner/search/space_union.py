@@ -85,6 +85,10 @@ class SpaceUnion:
         """Legal configurations of the same template, one step away in one knob."""
         return self.by_template[config.template].neighbours(config)
 
+    def two_apart(self, config: Config) -> list[Config]:
+        """Legal configurations of the same template that differ in two knobs."""
+        return self.by_template[config.template].two_apart(config)
+
     def mutate(self, config: Config, rng: random.Random) -> Config | None:
         """``config`` with one or two knobs drawn again; None if that is illegal."""
         space = self.by_template[config.template]

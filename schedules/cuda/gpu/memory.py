@@ -6,6 +6,7 @@ quarters of a warp, in which a vector of four words counts as one of eight wide 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -81,11 +82,8 @@ WARPS_SEEN = 4
 def turns(vectors: Iterable[int], *, banks: int = BANKS) -> int:
     """Turns for one access of threads that access the words (or vectors of words) with these numbers, where there are
     ``banks`` banks as wide as they are; 0 for none."""
-    used: dict[int, int] = {}
-    for vector in set(vectors):
-        bank = vector % banks
-        used[bank] = used.get(bank, 0) + 1
-    return max(used.values(), default=0)
+    met = [vector % banks for vector in set(vectors)]
+    return min(1, len(met)) if len({*met}) == len(met) else max(Counter(met).values())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,9 +109,10 @@ def turns_of_warp(places: Sequence[int | None], *, words: int) -> Turns:
 
 def threads_places(threads: tuple[int, ...], *, apart: tuple[int, ...]) -> tuple[int, ...]:
     """Where the first threads of a block go, that lie on axes, the last one x, ``apart`` from one to the next."""
-    places = [0]
+    places, most = [0], WARPS_SEEN * WARP
     for count, step in zip(reversed(threads), reversed(apart), strict=True):
-        places = [at + index * step for index in range(count) for at in places][: WARPS_SEEN * WARP]
+        seen = min(count, -(-most // len(places)))
+        places = [at + index * step for index in range(seen) for at in places][:most]
     return tuple(places)
 
 
