@@ -182,6 +182,11 @@ _SHORTER = {
     r"\btvm_builtin_ptx_cp_async_(?:wait|commit)_group_(?=async_)": "",
     r"\bptx_cp_async_legacy_pred_c[ag]_": "async_copy_or_zero_",
     r"\bptx_cp_async_legacy_c[ag]_": "async_copy_",
+    # One instruction that reads no byte and fills with zeros, not one of two.
+    r'__asm__ __volatile__\(\s*"\{\\n"\s*" \.reg \.pred p;\\n"\s*" setp\.eq\.u32 p, %3, 1;\\n"\s*'
+    r'" @p (cp\.async\.c[ag]\.shared\.global \[%0\], \[%1\], %2);\\n"\s*" @!p [^\n]*\\n"\s*"\}\\n"\s*'
+    r':: ("r"\(dst_addr\), "l"\(src_p\), "n"\((\d+)\)), "r"\(predicate\)[^\n]*\n  \);': r"""asm volatile("\1, %3;" ::
+    \2, "r"(predicate ? \3 : 0));""",
 }
 _FUNCTION = re.compile(
     r"^__forceinline__ __device__ (?:void|unsigned int) [^;{]*\{\n.*?^\}\n", re.MULTILINE | re.DOTALL

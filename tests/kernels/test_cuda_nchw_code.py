@@ -69,9 +69,10 @@ def test_the_next_patches_are_copied_16_bytes_at_a_time_while_one_is_computed(
     size = (28, 28) if dtype == "float32" else (28, 56)
     artifact = built(name, knobs | {"threads_w": size[1]}, channels=16, input_size=size, dtype=dtype)
     copies = re.findall(
-        r"cp\.async\.cg\.shared\.global \[%0\], \[%1\], %2;.*?\"n\"\((\d+)\)", artifact.source, re.DOTALL
+        r"cp\.async\.cg\.shared\.global \[%0\], \[%1\], %2, %3;.*?\"n\"\((\d+)\)", artifact.source, re.DOTALL
     )
     assert copies == ["16"]
+    assert "st.shared" not in artifact.source, "zeros are filled in by the copy"
     waits = re.findall(r"cp\.async\.wait_group (\d+);", artifact.source)
     assert str(pipeline - 1) in waits, "all but the newest copies have arrived"
     assert artifact.resources["spill_bytes"] == artifact.resources["stack_bytes"] == 0

@@ -88,6 +88,11 @@ CUDA: Pinned = {
         {"planes": 8, "block_h": 8, "tile_h": 2, "vthread_h": 1, "threads_w": 8, "vthread_w": 1, "tile_w": 4,
          "pipeline": 2, "turns": 4, "padding": "copied", "blocks_per_sm": 2},
     ),
+    "fprop_nchw vectors, stride 2": (
+        {"channels": 64, "size": (8, 32), "kernel": (5, 5), **HALVED},
+        {"planes": 8, "block_h": 4, "tile_h": 2, "vthread_h": 1, "threads_w": 4, "vthread_w": 1, "tile_w": 2,
+         "pipeline": 2, "turns": 4, "padding": "copied", "blocks_per_sm": 2},
+    ),
     "dgrad_nchw": (
         {**FOUR, **FLOAT16},
         {"planes": 4, "block_h": 8, "tile_h": 4, "threads_w": 8, "vthread_w": 2, "stage": "shared"},

@@ -92,7 +92,7 @@ TEMPLATES = family(
     misfit=misfit,
     space=space,
     schedule=schedule,
-    version=2,
+    version=3,
     tiling=tiling,
     **estimated(one_kernel(work)),
 )

@@ -115,20 +115,26 @@ class BlockTile:
         """Elements of a row copied at a time: 16 bytes, or less where vectors do not divide the row and the tile; 0
         where not even 4 bytes do, the least that cp.async can."""
         columns, width, itemsize = self.columns, workload.input_size[1], ITEMSIZE[workload.dtype]
-        step = 0 if columns >= workload.output_size[1] else columns  # from a tile to the next
+        step = 0 if columns >= workload.output_size[1] else columns * workload.stride[1]  # from a tile to the next
         lanes = math.gcd(width, step, VECTOR_BYTES // itemsize)
         return lanes if lanes * itemsize >= LEAST_COPY_BYTES else 0
 
     def copied_patch(self, workload: Workload) -> tuple[int, int, int]:
         """(rows, vectors of a row, elements of the first vector that are not read) of one plane."""
         lanes = self.copy_lanes(workload)
-        rows, columns = self.patch(workload)
+        rows, _ = self.patch(workload)
         before = -workload.padding[1][0] % lanes
-        return rows, -(-(before + columns) // lanes), before
+        return rows, -(-(before + columns_of(workload, outputs=self.columns)) // lanes), before
 
     def read_lanes(self, workload: Workload) -> int:
         """Elements of a copied row that a thread reads at a time: whole vectors, if it has neighbouring outputs."""
         return self.copy_lanes(workload) if self.tile_w > 1 else 1
+
+    def reads_apart(self, workload: Workload) -> tuple[int, int]:
+        """Rows and columns of the patch, as it is staged, from what a thread reads for a tap to what the next one
+        does."""
+        columns = self.tile_w * workload.stride[1] if self.copies_ahead else self.tile_w
+        return self._rows_apart(workload), columns
 
     def copied_apart(self, workload: Workload) -> tuple[int, int]:
         """Elements from a copied row to the next, and from a plane to the next: whole vectors, and a few more for the
@@ -141,7 +147,7 @@ class BlockTile:
             vectors * lanes,
             rows,
             threads=(self.planes, self.threads_h, self.threads_w),
-            steps=(self.tile_h, self.tile_w),
+            steps=self.reads_apart(workload),
             unit=lanes,
             lanes=self.read_lanes(workload),
             itemsize=ITEMSIZE[workload.dtype],
@@ -159,6 +165,11 @@ class BlockTile:
 
     def _rows_apart(self, workload: Workload) -> int:
         return self.tile_h * workload.stride[0]
+
+
+def columns_of(workload: Workload, *, outputs: int) -> int:
+    """Columns of the input that so many neighbouring outputs of a row read."""
+    return (outputs - 1) * workload.stride[1] + workload.dilation[1] * (workload.kernel[1] - 1) + 1
 
 
 @lru_cache(maxsize=4096)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import ITEMSIZE, Workload
-from dwconv.schedules.cuda.fprop_dgrad_nchw.cut import BlockTile, axis_tiles
+from dwconv.schedules.cuda.fprop_dgrad_nchw.cut import BlockTile, axis_tiles, columns_of
 from dwconv.schedules.cuda.gpu.cost import BlockWork
 from dwconv.schedules.cuda.gpu.hardware import (
     BANK_BYTES,
@@ -23,6 +23,9 @@ from dwconv.schedules.space import Config
 
 FETCH_INSTRUCTIONS = 6
 """To find out where an element of a staged patch comes from, and whether it exists."""
+COPY_INSTRUCTIONS, DIVISION = 12, 11
+"""The same of a vector that is copied ahead, and what it takes to divide by a number that is no power of two. Source:
+counted in the machine code of 5 kernels for sm_90: 10 to 13 without a division, 29 and 38 with two."""
 START = 40
 """Instructions with which a thread finds its place."""
 LOADS_IN_FLIGHT = 12
@@ -93,7 +96,7 @@ def stored_lanes(workload: Workload, config: Config) -> int:
     stored one by one."""
     columns = axis_tiles(config)[-1].block
     whole = workload.output_size[1] % columns == 0 and workload.dtype == "float32"
-    return min(int(config.tile_w), SHARED_LANES) if whole else 1
+    return math.gcd(config.tile_w, SHARED_LANES) if whole else 1
 
 
 def _registers(workload: Workload, config: Config, threads: int, target: CudaTarget) -> int:
@@ -134,15 +137,32 @@ def _staged(workload: Workload, config: Config, tile: BlockTile, threads: int) -
     wide = tile.read_lanes(workload) if config.pipeline > 1 else 1
     converted = 0.75 * (fetched / threads if config.pipeline == 1 else read * wide) if itemsize == 2 else 0.0
     in_flight = (config.pipeline - 1) * fetched if config.pipeline > 1 else min(fetched, LOADS_IN_FLIGHT * threads)
+    found_out = _copy_instructions(workload, tile) if config.pipeline > 1 else FETCH_INSTRUCTIONS + 2
     warps = -(-threads // WARP)
     stored, loaded = _turns_of_fetch(workload, config, tile), _turns_of_read(workload, config, tile)
     return _Reads(
-        instructions=(FETCH_INSTRUCTIONS + 2) * moves + read + converted,
-        lines=warps * moves * lines_of_warp(columns * workload.stride[1] // lanes or 1, lanes * itemsize),
+        instructions=found_out * moves + read + converted,
+        lines=warps * moves * _lines_of_move(workload, tile, lanes, columns=columns * workload.stride[1]),
         bank_turns=warps * (moves * stored.taken + read * loaded.taken),
         conflict_turns=warps * (moves * (stored.taken - stored.least) + read * (loaded.taken - loaded.least)),
         bytes_in_flight=float(in_flight * itemsize),
     )
+
+
+def _copy_instructions(workload: Workload, tile: BlockTile) -> int:
+    """A thread divides by the vectors of a row, and where the block has several planes, by those of a plane."""
+    rows, vectors, _ = tile.copied_patch(workload)
+    divided = [vectors, *([rows * vectors] if tile.planes > 1 else [])]
+    return COPY_INSTRUCTIONS + DIVISION * sum(count & (count - 1) > 0 for count in divided)
+
+
+def _lines_of_move(workload: Workload, tile: BlockTile, lanes: int, *, columns: int) -> float:
+    """Lines that a warp asks for to stage so many elements a thread, of rows of so many ``columns``, padding included.
+    Rows that are copied as a whole go on in the next."""
+    itemsize, width = ITEMSIZE[workload.dtype], workload.input_size[1]
+    if tile.copies_ahead and tile.columns >= workload.output_size[1]:
+        return 1 + (WARP * lanes * itemsize * min(1.0, width / columns) - 1) / LINE_BYTES
+    return lines_of_warp(columns // lanes or 1, lanes * itemsize)
 
 
 def _turns_of_fetch(workload: Workload, config: Config, tile: BlockTile) -> Turns:
@@ -163,7 +183,8 @@ def _turns_of_read(workload: Workload, config: Config, tile: BlockTile) -> Turns
     (row, plane), itemsize, lanes = tile.staged_apart(workload)
     multiplier = min(workload.multiplier, tile.planes)  # so many read the same plane
     threads = tile.planes // multiplier, multiplier, tile.threads_h, tile.threads_w
-    apart = plane, 0, config.tile_h * workload.stride[0] * row, config.tile_w
+    rows, columns = tile.reads_apart(workload)
+    apart = plane, 0, rows * row, columns
     return turns_of_threads(threads_places(threads, apart=apart), itemsize=itemsize, lanes=lanes)
 
 
@@ -181,8 +202,7 @@ def reads_of_row(workload: Workload, config: Config) -> int:
         return workload.kernel[1]
     tile = BlockTile.of(config)
     first, lanes = tile.copied_patch(workload)[2], tile.copy_lanes(workload)
-    last = first + config.tile_w - 1 + workload.dilation[1] * (workload.kernel[1] - 1)
-    return int(last // lanes + 1)
+    return (first + columns_of(workload, outputs=config.tile_w) - 1) // lanes + 1
 
 
 def registers_of(workload: Workload, config: Config) -> int:
@@ -191,7 +211,8 @@ def registers_of(workload: Workload, config: Config) -> int:
 
 def registers_in_all(workload: Workload, config: Config) -> int:
     """With the rows of vectors that straight code keeps for the next kernel rows."""
-    kept = config.tile_h - 1 if config.tile_w > 1 and config.stage == "shared" and config.unroll == "kernel" else 0
+    keeps = config.tile_w > 1 and config.stage == "shared" and config.unroll == "kernel"
+    kept = (config.tile_h - 1) * workload.stride[0] if keeps else 0
     row = reads_of_row(workload, config) * BlockTile.of(config).copy_lanes(workload) if kept else 0
     return registers_of(workload, config) + kept * row
 

@@ -39,7 +39,7 @@ def fprop_nchw(
 
     Stages: ``staged`` is x with its padding, in float32; ``sum`` the convolution, on whole block tiles; ``y`` its crop.
     With ``stage=copied`` it is the patch of every block tile by itself, as it lies in memory, in whole vectors, the
-    innermost axis, for cp.async to copy; at stride 1 and multiplier 1. With ``stage=shared`` it is that patch as
+    innermost axis, for cp.async to copy; at multiplier 1. With ``stage=shared`` it is that patch as
     ``fetched`` by the block's threads in turns: (n, C, tile row, tile column, row turn, row thread, phase, column turn,
     column thread). Column w of a patch lies at phase w mod stride, so that at stride 2 neighbouring outputs still read
     neighbouring words.
@@ -131,11 +131,13 @@ def _staged_by_tile(x: te.Tensor, workload: Workload, tile: BlockTile, *, shape:
 def _copied_by_tile(x: te.Tensor, workload: Workload, tile: BlockTile, *, shape: tuple[Any, ...]) -> Pixel:
     height, width = workload.input_size
     (top, _), (left, _) = workload.padding
+    stride_h, stride_w = workload.stride
     batch, planes, padded_h, padded_w = shape
     lanes, (rows, vectors, before) = tile.copy_lanes(workload), tile.copied_patch(workload)
 
     def copy(n: Index, c: Index, tile_h: Index, tile_w: Index, row: Index, vector: Index, lane: Index) -> Index:
-        h, v = tile_h * tile.rows + row - top, tile_w * (tile.columns // lanes) + vector - (left + before) // lanes
+        h, first = tile_h * (tile.rows * stride_h) + row - top, tile_w * (tile.columns * stride_w // lanes)
+        v = first + vector - (left + before) // lanes
         # A vector is inside as a whole or not at all.
         inside = tirx.all(c < workload.channels, h >= 0, h < height, v >= 0, v < width // lanes)
         return tirx.if_then_else(inside, x[n, c, h, v * lanes + lane], tirx.const(0, workload.dtype))
@@ -146,10 +148,8 @@ def _copied_by_tile(x: te.Tensor, workload: Workload, tile: BlockTile, *, shape:
     held = te.compute(shape, lambda *at: staged(*at), name="window") if tile.tile_w > 1 else staged
 
     def pixel(n: Index, c: Index, row: Index, column: Index, kh: Index, kw: Index) -> Index:
-        at = column % tile.columns + kw + before
-        return _in_float32(
-            held[n, c, row // tile.rows, column // tile.columns, row % tile.rows + kh, at // lanes, at % lanes]
-        )
+        h, at = row % tile.rows * stride_h + kh, column % tile.columns * stride_w + kw + before
+        return _in_float32(held[n, c, row // tile.rows, column // tile.columns, h, at // lanes, at % lanes])
 
     return pixel
 

@@ -156,7 +156,8 @@ def _input(workload: Workload, config: Config) -> Iterator[str]:
     (row, plane), itemsize, lanes = tile.staged_apart(workload)
     yield f"    {row} elements from a row to the next; padding: {config.padding}"
     threads = tile.planes, tile.threads_h, tile.threads_w
-    places = threads_places(threads, apart=(plane, config.tile_h * workload.stride[0] * row, config.tile_w))[:WARP]
+    down, across = tile.reads_apart(workload)
+    places = threads_places(threads, apart=(plane, down * row, across))[:WARP]
     words = max(1, lanes * itemsize // BANK_BYTES)
     banks = [place * itemsize // BANK_BYTES % BANKS for place in places]
     read = f"{words} words from a bank on" if words > 1 else "a word"

@@ -41,13 +41,13 @@ def block_tile_space(name: str, workload: Workload, target: CudaTarget) -> Confi
         Knob("block_h", heights),
         Knob("tile_h", sorted({part for height in heights for part in divisors(height, most=min(height, 14))})),
         Knob("threads_w", sorted({*widths, *(-(-out_w // tile) for tile in wide)})),
-        Knob("vthread_h", [1, 2, 4], absent=1),
-        Knob("vthread_w", [1, 2, 4]),
+        Knob("vthread_h", [1, 2, 4, 8], absent=1),
+        Knob("vthread_w", [1, 2, 4, 8]),
         Knob("tile_w", sorted({1, 2, 4, 8, *wide})),
         Knob("stage", ["shared", "registers"]),
         Knob("unroll", ["kernel", "row"] if workload.kernel[0] > 3 else ["kernel"]),
         Knob("pipeline", [1, 2, 3] if _copyable(workload) else [1]),
-        Knob("turns", [1, 4, 8] if _copyable(workload) else [1]),
+        Knob("turns", [1, 2, 3, 4, 5, 6, 8] if _copyable(workload) else [1]),
         Knob("padding", ["fetched", "copied", "none"], absent="fetched"),
         Knob("blocks_per_sm", [AS_PTXAS_LIKES, 2, 3, 4, 5, 6, 8], absent=AS_PTXAS_LIKES),
         rules=_rules(workload, target, most_threads=planes[-1] * heights[-1] * widths[-1]),
@@ -70,8 +70,8 @@ def least_tile_misfit(workload: Workload, target: CudaTarget) -> str | None:
 
 
 def _copyable(workload: Workload) -> bool:
-    """Columns lie apart, or planes are needed twice: then threads must put the input in its place themselves."""
-    return workload.stride == (1, 1) and workload.multiplier == 1
+    """Where planes are needed twice, threads must put the input in its place themselves."""
+    return workload.multiplier == 1
 
 
 def _plane_counts(workload: Workload) -> list[int]:
@@ -93,9 +93,11 @@ def _cuts(size: int, *, most: int, least: int = 1) -> list[int]:
 
 
 def _wide_tiles(workload: Workload) -> list[int]:
-    """Odd multiples of a vector: neighbouring threads then read different banks."""
+    """Outputs that lie an odd multiple of a vector apart in the input: neighbouring threads then read different
+    banks."""
     lanes, out_w = VECTOR_BYTES // ITEMSIZE[workload.dtype], workload.output_size[1]
-    return [lanes * odd for odd in (3, 5, 7) if round_up(out_w, lanes * odd) <= out_w * MOST_PADDED]
+    least = lanes // math.gcd(lanes, workload.stride[1])
+    return [least * odd for odd in (3, 5, 7) if round_up(out_w, least * odd) <= out_w * MOST_PADDED]
 
 
 def _preferred(workload: Workload, *, heights: list[int], widths: list[int]) -> dict[str, Value]:
@@ -160,6 +162,7 @@ def _rules(workload: Workload, target: CudaTarget, *, most_threads: int) -> list
         Rule(
             "tile_h does not divide block_h, or not vthread_h times",
             lambda c: c.block_h % (c.vthread_h * c.tile_h) != 0,
+            of=("block_h", "tile_h", "vthread_h"),
         ),
         Rule(
             "in shared memory columns are strided, by vthread_w: tile_w is 1, unless vectors are copied ahead",
@@ -177,21 +180,50 @@ def _rules(workload: Workload, target: CudaTarget, *, most_threads: int) -> list
             "vectors of strided columns are read in block tiles as wide as the map: vthread_w is 1",
             lambda c: in_shared(c) and min(c.tile_w, c.vthread_w, c.threads_w) > 1 and axis_tiles(c)[-1].block < out_w,
         ),
-        Rule("in registers columns are neighbours: vthread_w is 1", lambda c: not in_shared(c) and c.vthread_w > 1),
+        Rule(
+            "in registers columns are neighbours: vthread_w is 1",
+            lambda c: not in_shared(c) and c.vthread_w > 1,
+            of=("stage", "vthread_w"),
+        ),
         Rule("in registers rows are neighbours: vthread_h is 1", lambda c: not in_shared(c) and c.vthread_h > 1),
-        Rule("in registers there are no banks: padding is fetched", lambda c: not in_shared(c) and c.padding == "none"),
-        Rule("nothing is copied ahead: padding is not copied", lambda c: c.pipeline == 1 and c.padding == "copied"),
-        Rule("all is copied ahead: padding is not none, but fetched", lambda c: c.pipeline > 1 and c.padding == "none"),
-        Rule("registers cannot be indexed: unroll=kernel", lambda c: not in_shared(c) and c.unroll != "kernel"),
+        Rule(
+            "in registers there are no banks: padding is fetched",
+            lambda c: not in_shared(c) and c.padding == "none",
+            of=("stage", "padding"),
+        ),
+        Rule(
+            "nothing is copied ahead: padding is not copied",
+            lambda c: c.pipeline == 1 and c.padding == "copied",
+            of=("pipeline", "padding"),
+        ),
+        Rule(
+            "all is copied ahead: padding is not none, but fetched",
+            lambda c: c.pipeline > 1 and c.padding == "none",
+            of=("pipeline", "padding"),
+        ),
+        Rule(
+            "registers cannot be indexed: unroll=kernel",
+            lambda c: not in_shared(c) and c.unroll != "kernel",
+            of=("stage", "unroll"),
+        ),
         *(Rule(*limit) for limit in usual),
         Rule("more registers than that many blocks leave", lambda c: starved(workload, c, target)),
         Rule(
             "only a block that takes turns can copy ahead: pipeline is 1 if turns is",
             lambda c: (c.pipeline > 1) != (c.turns > 1),
+            of=("pipeline", "turns"),
         ),
-        Rule("copied ahead is what is staged in shared memory", lambda c: c.pipeline > 1 and not in_shared(c)),
+        Rule(
+            "copied ahead is what is staged in shared memory",
+            lambda c: c.pipeline > 1 and not in_shared(c),
+            of=("stage", "pipeline"),
+        ),
         Rule("turns does not divide the tiles of an image", lambda c: tiles_of_image(c) % c.turns != 0),
         Rule("cp.async copies 4 bytes at least", lambda c: c.pipeline > 1 and not BlockTile.of(c).copy_lanes(workload)),
+        Rule(
+            "no tap meets the first or the last element of a vector: pipeline is 1",
+            lambda c: c.pipeline > 1 and not needs_whole_vectors(workload, c),
+        ),
         Rule(
             f"more than {target.shared_bytes_per_block} bytes of shared memory",
             lambda c: in_shared(c) and staged_bytes(workload, c) > target.shared_bytes_per_block,
@@ -209,7 +241,18 @@ def threads_of(config: Config) -> int:
 
 def begins_with_vectors(workload: Workload, config: Config) -> bool:
     lanes = BlockTile.of(config).copy_lanes(workload)
-    return lanes > 0 and config.tile_w % lanes == 0
+    return lanes > 0 and config.tile_w * workload.stride[1] % lanes == 0
+
+
+def needs_whole_vectors(workload: Workload, config: Config) -> bool:
+    """Where stride and dilation are even, or the kernel has one column, taps leave out elements. TVM would copy, and
+    read, vectors without them, which are not aligned."""
+    tile, (stride, dilation) = BlockTile.of(config), (workload.stride[1], workload.dilation[1])
+    first, lanes = tile.copied_patch(workload)[2], tile.copy_lanes(workload)
+    taps = range(0, dilation * workload.kernel[1], dilation)
+    together = config.tile_w if config.tile_w > 1 else tile.columns
+    met = {(first + output * stride + tap) % lanes for output in range(together) for tap in taps}
+    return max(met) - min(met) == lanes - 1
 
 
 def starved(workload: Workload, config: Config, target: CudaTarget) -> bool:
