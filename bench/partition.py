@@ -17,6 +17,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+from bench.cases import GPU_LAYERS
 from bench.machine_code import counted
 from bench.partition_tables import time_us
 from bench.report.files import read
@@ -40,7 +41,7 @@ KERNELS, SIZES, STRIDES = (3, 5, 7, 13), (112, 56, 28, 14, 7), (1, 2)
 CHANNELS = {112: 32, 56: 96, 28: 192, 14: 384, 7: 768}
 """By the size of a map: about those that networks have there."""
 BATCH = 64
-DRAWN = 1000
+DRAWN = 400
 """Configurations of a large space to begin with; then their neighbours."""
 BUILT = 3
 """Configurations of least estimate to compile for each variant."""
@@ -68,11 +69,7 @@ COPIED = (
     Variant(name="no padding", knobs={**STAGED, "pipeline": [2, 3], "padding": ["fetched"]}),
     Variant(name="padding", knobs={**STAGED, "padding": ["copied"]}),
 )
-"""Where a block copies ahead; else its threads fetch."""
-FETCHED = (
-    Variant(name="no padding", knobs={**STAGED, "padding": ["none"]}),
-    Variant(name="padding", knobs={**STAGED, "padding": ["fetched"]}),
-)
+"""Of rows that a block copies ahead."""
 SUMS = (
     Variant(name="one level", knobs={"tile_h": [1], "tile_w": [1], "unroll_h": [1]}),
     Variant(name="two levels", knobs={}),
@@ -82,18 +79,39 @@ SUMS = (
 
 def command(argv: list[str]) -> int:
     args = parser_of_partition().parse_args(argv)
+    wanted = list(workloads(kernels=args.kernels, sizes=args.sizes, strides=args.strides, passes=args.passes))
     for target in [parse_target(name) for name in args.targets.split(",")]:
         if not isinstance(target, CudaTarget):
             raise InvalidChoice(f"target={target} is no GPU; use cuda:sm_90, for example")
-        wanted = list(workloads(kernels=args.kernels, sizes=args.sizes, strides=args.strides, passes=args.passes))
+        if args.networks:
+            _of_networks(target, args)
+            continue
         rows = _known(args.out, target) if args.add else {}
         for workload in wanted:
-            built = args.built if workload.input_size[0] in args.compile else 0
-            rows[workload] = rows_of(workload, target, built=built)
-            say(summary(workload, rows[workload]))
+            rows[workload] = _told(workload, target, args, variants=None)
             every = [row for workload in workloads() for row in rows.get(workload, [])]  # what is there so far
             write_results("partition", target=target, rows=every, folder=args.out, batch=BATCH, drawn=DRAWN)
     return 0
+
+
+def _of_networks(target: CudaTarget, args: argparse.Namespace) -> None:
+    rows: list[dict[str, Any]] = []
+    for layer in GPU_LAYERS:
+        for workload in layer.workloads(dtype="float32", layout="nchw"):
+            if workload.pass_ in args.passes:
+                found = _told(workload, target, args, variants=[])
+                rows += [{"layer": str(layer), "batch": workload.batch, **row} for row in found]
+                write_results("partition-networks", target=target, rows=rows, folder=args.out, drawn=DRAWN)
+
+
+def _told(
+    workload: Workload, target: CudaTarget, args: argparse.Namespace, *, variants: Sequence[Variant] | None
+) -> list[dict[str, Any]]:
+    """Its rows, and a line of them."""
+    built = args.built if workload.input_size[0] in args.compile else 0
+    rows = rows_of(workload, target, built=built, variants=variants)
+    say(summary(workload, rows))
+    return rows
 
 
 def _known(folder: Path, target: CudaTarget) -> dict[Workload, list[dict[str, Any]]]:
@@ -138,6 +156,10 @@ def parser_of_partition() -> argparse.ArgumentParser:
         "--built", type=whole, default=BUILT, metavar="N",
         help=f"configurations of least estimate that are compiled for each variant; default {BUILT}",
     )  # fmt: skip
+    parser.add_argument(
+        "--networks", action="store_true",
+        help="the layers that bench cuda times, contiguous, instead; --compile and --passes choose, too",
+    )  # fmt: skip
     parser.add_argument("--add", action="store_true", help="keep the rows of other workloads that the file has")
     parser.add_argument(
         "--passes", type=lambda text: text.split(","), default=PASSES, metavar="PASS,…", help="default all three"
@@ -175,12 +197,15 @@ def _names(workload: Workload) -> dict[str, Any]:
 # -- the variants of one workload --------------------------------------------------------------------------------------
 
 
-def rows_of(workload: Workload, target: CudaTarget, *, built: int) -> list[dict[str, Any]]:
-    """A row for each variant that the workload has, the default of the two-level template, and the best of all. So many
-    configurations of least estimate are ``built``, and that of least computed cost is the variant's; 0: none, that of
-    least estimate is."""
+def rows_of(
+    workload: Workload, target: CudaTarget, *, built: int, variants: Sequence[Variant] | None = None
+) -> list[dict[str, Any]]:
+    """A row for each of ``variants``, by default all that the workload has, the default of the two-level template, its
+    least cost, and the best of all. So many configurations of least estimate are ``built``, and that of least computed
+    cost is the variant's; 0: none, that of least estimate is."""
     compiles = built > 0
-    found = _chosen(workload, target, built=built)
+    parts = _variants(workload) if variants is None else variants
+    found = _chosen(workload, target, built=built, variants=parts)
     measured = _measured(workload, target, list(found.values())) if compiles and target.present else {}
     return [
         {
@@ -195,7 +220,7 @@ def rows_of(workload: Workload, target: CudaTarget, *, built: int) -> list[dict[
     ]
 
 
-def _chosen(workload: Workload, target: CudaTarget, *, built: int) -> dict[str, Config]:
+def _chosen(workload: Workload, target: CudaTarget, *, built: int, variants: Sequence[Variant]) -> dict[str, Config]:
     def least(configs: Iterable[Config]) -> Config:
         return min(configs, key=lambda config: _us(workload, config, target, compiles=built > 0))
 
@@ -213,7 +238,7 @@ def _chosen(workload: Workload, target: CudaTarget, *, built: int) -> dict[str, 
         bests.append(best_of(found))
         if space.template == f"cuda.{workload.pass_}_nchw":
             chosen["default"] = space.default
-            for variant in _variants(workload):
+            for variant in variants:
                 part = _estimates_of_part(space, variant, found, workload, target)
                 chosen |= {variant.name: best_of(part)} if part else {}
             chosen["least cost"] = least([*chosen.values(), bests[-1]])  # the whole space has what its parts have
@@ -243,7 +268,7 @@ def _estimates_of_part(
 def _variants(workload: Workload) -> Sequence[Variant]:
     if workload.pass_ == "wgrad":
         return SUMS
-    return (*LEVELS, *(COPIED if workload.stride == (1, 1) else FETCHED))
+    return (*LEVELS, *COPIED)
 
 
 def restricted(space: ConfigSpace, knobs: Mapping[str, Sequence[Value]], *, near: Config) -> ConfigSpace | None:

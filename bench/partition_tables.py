@@ -65,6 +65,26 @@ def against_table(rows: Sequence[Mapping[str, Any]], *, pass_: str) -> list[str]
     return lines
 
 
+def networks_table(found: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[str]:
+    """The same of layers of networks, a line for each layer and pass, a column for each device, in Markdown. Of wgrad,
+    the weight gradient takes the place of block tiles."""
+    lines = [f"| layer, batch | pass | {' | '.join(found)} |", "|---" * (len(found) + 2) + "|"]
+    layers = dict.fromkeys((row["layer"], row["batch"], row["pass"]) for rows in found.values() for row in rows)
+    for layer, batch, pass_ in layers:
+        groups = (
+            [row for row in rows if (row["layer"], row["batch"], row["pass"]) == (layer, batch, pass_)]
+            for rows in found.values()
+        )
+        lines.append(f"| {layer}, {batch} | {pass_} | {' | '.join(map(_against, groups))} |")
+    return lines
+
+
+def firsts(rows: Sequence[Mapping[str, Any]], *, passes: Sequence[str]) -> tuple[int, int]:
+    """Of how many workloads of these passes the two-level partition is the best of all, and how many there are."""
+    bests = [row for row in rows if row["variant"] == "best of all" and row["pass"] in passes]
+    return sum(_family(row) in ("block tiles", "weight gradient") for row in bests), len(bests)
+
+
 def _against(group: Sequence[Mapping[str, Any]]) -> str:
     found = {row["variant"]: row for row in group}
     own, best = found.get("least cost"), found.get("best of all")

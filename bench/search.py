@@ -2,6 +2,9 @@
 
 Both write a log of their own and go on from there, so that an interrupted run loses nothing. At the end the winners of
 the two are verified and timed once more, side by side.
+
+``--target`` names a GPU that need not be here: then searches by computed cost run, and what they take and find is
+written.
 """
 
 from __future__ import annotations
@@ -9,17 +12,19 @@ from __future__ import annotations
 import argparse
 import math
 import os
+import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from bench.cases import CPU_LAYERS, Layer
 from bench.results import MachineWatch, add_out_argument, write_results
 from dwconv.commands.command_line import ArgumentParser, from_0, whole
+from dwconv.errors import InvalidChoice, say
 from dwconv.measure.limits import with_limits
 from dwconv.measure.runner import LocalRunner, WorkerProcesses
-from dwconv.problems.target import CpuTarget, cpu_target
+from dwconv.problems.target import CpuTarget, CudaTarget, cpu_target, parse_target
 from dwconv.problems.workload import LAYOUTS, Workload
 from dwconv.records.log import TuningLog
 from dwconv.schedules.template import Candidate
@@ -43,17 +48,19 @@ def command(argv: Sequence[str] | None) -> int:
     parser.add_argument(
         "--logs", type=Path, default=Path("bench/logs"), help="folder for the two logs, default bench/logs"
     )
+    parser.add_argument(
+        "--target", metavar="TARGET",
+        help="a GPU as cuda:sm_90: searches by computed cost, of 8 times the batch; --layout, --trials, --first and "
+        "--only choose, too",
+    )  # fmt: skip
     add_out_argument(parser)
     arguments = parser.parse_args(argv)
+    if arguments.target is not None:
+        return _by_computed_cost(arguments)
     ends_s = time.monotonic() + 60 * arguments.minutes
     target = with_limits(cpu_target())
     machine = MachineWatch(threads=target.threads)
-    chosen = [
-        (layer, workload)
-        for layer in CPU_LAYERS[: arguments.first]
-        for workload in layer.workloads(dtype="float32", layout=arguments.layout)
-        if arguments.only in f"{layer} {workload.pass_}"
-    ]
+    chosen = _chosen(arguments)
     rows: list[dict[str, Any]] = []
     print(_HEAD, flush=True)
     with WorkerProcesses(target, jobs=os.cpu_count() or 1) as workers:
@@ -70,6 +77,15 @@ def command(argv: Sequence[str] | None) -> int:
     facts = {"search": arguments.search, "machine": machine.facts(rows)}
     write_results(f"search-{arguments.layout}", target=target, rows=rows, folder=arguments.out, **facts)
     return 0
+
+
+def _chosen(arguments: argparse.Namespace) -> list[tuple[Layer, Workload]]:
+    return [
+        (layer, workload)
+        for layer in CPU_LAYERS[: arguments.first]
+        for workload in layer.workloads(dtype="float32", layout=arguments.layout)
+        if arguments.only in f"{layer} {workload.pass_}"
+    ]
 
 
 def _compared(
@@ -114,6 +130,65 @@ def _compared(
         row["us"] = [ours.median_us, theirs.median_us]
         row |= {"ratio": ours.median_us / theirs.median_us, "contention": max(ours.contention, theirs.contention)}
     return row
+
+
+# -- for a GPU, by computed cost ------------------------------------------------------------------------------------
+
+BATCHES = 8
+"""A GPU's batch over that of the layers here."""
+
+
+def _by_computed_cost(arguments: argparse.Namespace) -> int:
+    target = parse_target(arguments.target)
+    if not isinstance(target, CudaTarget):
+        raise InvalidChoice(f"target={target} is no GPU; use cuda:sm_90, for example, or leave --target out")
+    rows: list[dict[str, Any]] = []
+    for layer, workload in _chosen(arguments):
+        row = _computed(workload.with_batch(BATCHES * layer.batch), target, trials=arguments.trials)
+        rows.append({"layer": str(layer), "pass": workload.pass_, **row})
+        found = f"{row['us']:.1f} µs by {row['config']['template']}" if row["config"] else "nothing worked"
+        say(f"{layer} {workload.pass_}: {row['cpu_s']:.1f} CPU s, {row['trials']} candidates; {found}")
+        write_results(f"search-{arguments.layout}", target=target, rows=rows, folder=arguments.out, search="analytic")
+    return 0
+
+
+def _computed(workload: Workload, target: CudaTarget, *, trials: int) -> dict[str, Any]:
+    """Of the search that ``python -m dwconv.tune`` runs without the GPU; CPU seconds of its processes, too."""
+    began_s = _cpu_s()
+    with tempfile.TemporaryDirectory(prefix="dwconv-search-") as folder:
+        result = tune_workload(
+            workload,
+            target,
+            log=TuningLog(Path(folder) / "log.jsonl"),
+            plan=SearchPlan(strategy="analytic", resume=False, jobs=os.cpu_count() or 1),
+            budget=Budget(trials=trials, seconds=None, patience=None),
+        )
+    if result.stopped is Stop.INTERRUPTED:
+        raise KeyboardInterrupt
+    return {
+        "batch": workload.batch,
+        "cpu_s": _cpu_s() - began_s,
+        "trials": result.trials,
+        "failures": result.failures,
+        "stopped": result.stopped and result.stopped.value,
+        "us": result.median_us,
+        "config": result.best.config.to_dict() if result.best else None,
+    }
+
+
+def computed_table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What each search took, and the template that it found, a line for each layer, in Markdown."""
+    lines = ["| layer | CPU s | candidates | computed µs | of |", "|---" * 5 + "|"]
+    for row in rows:
+        found = [f"{row['us']:.1f}", f"`{row['config']['template']}`"] if row["config"] else ["–", "–"]
+        lines.append(f"| {row['layer']} | {row['cpu_s']:.0f} | {row['trials']} | {' | '.join(found)} |")
+    return lines
+
+
+def _cpu_s() -> float:
+    """Of this process, and of those that it started and that have ended."""
+    used = os.times()
+    return used.user + used.system + used.children_user + used.children_system
 
 
 _HEAD = f"{'layer':32} {'pass':6} {'search µs':>10} {'random µs':>10} {'search / random':>16}"

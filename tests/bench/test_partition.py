@@ -10,19 +10,28 @@ from typing import Any
 
 import pytest
 
+from bench import partition
 from bench.__main__ import main
+from bench.cases import square
 from bench.partition import LEVELS, SIZES, _promising, restricted, rows_of, workloads
-from bench.partition_tables import against_table, reasons_table, times_table
+from bench.partition_tables import against_table, firsts, networks_table, reasons_table, times_table
 from dwconv.problems.target import CudaTarget, parse_target
-from dwconv.problems.workload import Workload
+from dwconv.problems.workload import PASSES, Workload
 from dwconv.schedules.template import template
 
 SM_90 = parse_target("cuda:sm_90")
 assert isinstance(SM_90, CudaTarget)
 SHOWN = (56, 14)
 """Sizes of maps whose reasons the page has."""
+DEVICES = ("sm_80", "sm_90", "sm_100")
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "two_level_partition.md").read_text(encoding="utf-8")
+
+
+def results(name: str) -> list[dict[str, Any]]:
+    rows = json.loads((ROOT / "bench" / "results" / f"{name}.json").read_text())["rows"]
+    assert isinstance(rows, list)
+    return rows
 
 
 def one(pass_: str, *, stride: int = 1, size: int = 7) -> Workload:
@@ -161,18 +170,53 @@ def test_the_families_are_held_against_the_best() -> None:
     ]
 
 
+def test_layers_of_networks_are_held_against_the_best_on_each_device() -> None:
+    def of(layer: str, pass_: str, *found: dict[str, Any]) -> list[dict[str, Any]]:
+        return [{**each, "layer": layer, "batch": 64, "pass": pass_} for each in found]
+
+    first = of("A 96×56² k7", "fprop", row("least cost", 60.0), row("best of all", 50.0, config=STRIP))
+    second = of("A 96×56² k7", "dgrad", row("least cost", 60.0), row("best of all", 60.0))
+    third = of("B 7² k3", "wgrad", row("least cost", 2.0), row("best of all", 2.0))
+    assert networks_table({"sm_80": [*first, *second], "sm_90": [*second, *third]}) == [
+        "| layer, batch | pass | sm_80 | sm_90 |",
+        "|---|---|---|---|",
+        "| A 96×56² k7, 64 | fprop | 1.20 strip |  |",
+        "| A 96×56² k7, 64 | dgrad | 1.00 block tiles | 1.00 block tiles |",
+        "| B 7² k3, 64 | wgrad |  | 1.00 weight gradient |",
+    ]
+    assert firsts([*first, *second, *third], passes=("fprop", "dgrad")) == (1, 2)
+    assert firsts(third, passes=("wgrad",)) == (1, 1)
+
+
+def test_layers_of_networks_have_rows_and_a_file_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(partition, "GPU_LAYERS", [square("Tiny", batch=2, channels=8, size=7, kernel=3)])
+    command = ["partition", "--networks", "--targets", "cuda:sm_90", "--compile", "0", "--passes", "wgrad"]
+    assert main([*command, "--out", str(tmp_path)]) == 0
+    (written,) = tmp_path.iterdir()
+    assert written.name == "partition-networks-sm_90.json"
+    rows = json.loads(written.read_text())["rows"]
+    assert {(row["layer"], row["batch"], row["pass"]) for row in rows} == {("Tiny 8×7² k3", 2, "wgrad")}
+    assert [row["variant"] for row in rows] == ["default", "least cost", "best of all"]
+
+
 # -- the page ----------------------------------------------------------------------------------------------------------
 
 
 def test_the_tables_of_the_page_are_those_of_the_results() -> None:
-    found = {
-        device: json.loads((ROOT / "bench" / "results" / f"partition-{device}.json").read_text())["rows"]
-        for device in ("sm_90",)
-    }
-    tables = [times_table(found["sm_90"], pass_=pass_, stride=1) for pass_ in ("fprop", "wgrad")]
-    tables += [against_table(rows, pass_="fprop") for rows in found.values()]
-    tables.append(reasons_table(found["sm_90"], pass_="fprop", stride=1, sizes=SHOWN))
+    sm_80, sm_90 = (results(f"partition-{device}") for device in ("sm_80", "sm_90"))
+    tables = [times_table(sm_90, pass_=pass_, stride=1) for pass_ in ("fprop", "wgrad")]
+    tables.append(times_table(sm_80, pass_="fprop", stride=1))
+    tables.append(against_table(sm_90, pass_="fprop"))
+    tables.append(reasons_table(sm_90, pass_="fprop", stride=1, sizes=SHOWN))
     for table in tables:
         assert "\n".join(table) in PAGE
-    for rows in found.values():
-        assert {row["size"] for row in rows} == set(SIZES)
+    assert {row["size"] for row in sm_90} == set(SIZES) and {row["pass"] for row in sm_90} == set(PASSES)
+
+
+def test_the_page_says_how_often_block_tiles_are_first() -> None:
+    found = {device: results(f"partition-networks-{device}") for device in DEVICES}
+    assert "\n".join(networks_table(found)) in PAGE
+    first = {device: firsts(rows, passes=("fprop", "dgrad")) for device, rows in found.items()}
+    assert {many for _, many in first.values()} == {18}
+    told = ", ".join(f"{count} on {device}" for device, (count, _) in first.items())
+    assert f"Of the 18 workloads of fprop and dgrad, block tiles are first in {told}" in " ".join(PAGE.split())
