@@ -194,7 +194,7 @@ def test_what_pays_only_in_two_knobs_together_is_found(monkeypatch):
     """Each step alone takes longer."""
     together = ConfigSpace("fake.fprop", Knob("a", [1, 2, 3]), Knob("b", [1, 2, 3]), preferred={"a": 1, "b": 1})
     times = {(1, 1): 3.0, (3, 3): 1.0}
-    monkeypatch.setattr(strategies, "estimated_us", lambda _, config, __: times.get((config.a, config.b), 9.0))
+    monkeypatch.setattr(search_strategies, "estimated_us", lambda _, config, __: times.get((config.a, config.b), 9.0))
     start = together.default
     found = estimates(union(together), LAYER, SM_90, seed=0, known={start: 3.0})
     assert in_order(found)[0].values == (("a", 3), ("b", 3))
