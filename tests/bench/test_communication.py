@@ -134,7 +134,11 @@ def test_two_ranks_answer(rate):
     """The bytes that leave a rank are those that the collective has, with little more."""
     if rate != "loopback" and links.why_not():
         pytest.skip(links.why_not())
-    row = bench.measured(Job(network="ResNet-18", batch=2, image=32, world=2, rate=rate, seconds=1.0, steps=2))
+    of_job = {"network": "MobileNetV3-Large", "batch": 2, "image": 32, "world": 2, "rate": rate, "steps": 2}
+    for seconds in (40.0, 160.0, 640.0):  # more on a busy machine
+        row = bench.measured(Job(**of_job, seconds=seconds))
+        if "failed" not in row:
+            break
     assert row["link_gb_s"] > 0 and row["local_ms"] > 0 and row["reason"] in row["told"]
     if rate == "loopback":
         assert row["seen_bytes"] is None and set(row["waiting"]) == {"plain", "prefetch"}
