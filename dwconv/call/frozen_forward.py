@@ -69,6 +69,8 @@ class WatchedModule:
     """Where it has parameters and buffers, their names, and which are None; of a module whose code is traced."""
     names: tuple[str, ...]
     """All that it has of its own."""
+    over_ranks: bool = False
+    """Whether it is a norm with the statistics of all ranks."""
 
     @classmethod
     def of(cls, module: nn.Module, *, path: str, is_traced: bool) -> WatchedModule:
@@ -82,6 +84,7 @@ class WatchedModule:
             children=children_of(module),
             tensors=tensors_of(module) if is_traced else (),
             names=names_in(module),
+            over_ranks=is_over_ranks(module),
         )
 
 
@@ -291,7 +294,7 @@ def still_holds(parent: nn.Module, trace: Trace) -> bool:
             return False
         if plain_class(type(module)) is not watched.plain and watched.path:
             return False
-        if module.training != watched.training:
+        if module.training != watched.training or is_over_ranks(module) is not watched.over_ranks:
             return False
         if watched.path and (
             len(module._forward_hooks)

@@ -16,7 +16,7 @@ import dwconv
 from dwconv.discovery import discover
 from dwconv.errors import DwconvWarning
 from dwconv.parallel import Communication, data_parallel, sync_bn
-from tests.call.block_parts import CHANNELS, SIZE, Parts, in_double, ran, trace
+from tests.call.block_parts import CHANNELS, SIZE, Parts, in_double, ran, trace, written
 from tests.parallel.ranks import Ranks, needs_gloo
 from tests.parallel.small_models import SmallMobileNet
 from tests.planted_records import plant, workload_of
@@ -293,3 +293,16 @@ def test_a_norm_behind_a_block_may_be_another_later(one_rank, change):
     for each in (model, exact):
         change(each)
     torch.testing.assert_close(model(x).double(), exact(x.double()), rtol=1e-4, atol=1e-4)
+
+
+@untuned
+def test_norms_that_share_their_statistics_later_are_no_block_in_compiled_code(one_rank, logs):
+    plant(logs / "log.jsonl", [workload_of(shape=(16, *SIZE[1:]), block="bn+relu6,bn+relu6")])
+    block, x = written(made_block()), images("")[0].requires_grad_()
+    torch._dynamo.reset()
+    torch.compile(block, backend="aot_eager")(x).sum().backward()
+    assert ran() == (1, 1)
+    exact = copy.deepcopy(sync_bn(block))
+    torch._dynamo.reset()
+    torch.testing.assert_close(torch.compile(block, backend="aot_eager")(x), exact(x), rtol=1e-4, atol=1e-4)
+    assert ran() == (1, 1)
