@@ -66,8 +66,8 @@ def against_table(rows: Sequence[Mapping[str, Any]], *, pass_: str) -> list[str]
 
 
 def networks_table(found: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[str]:
-    """The same of layers of networks, a line for each layer and pass, a column for each device, in Markdown. Of wgrad,
-    the weight gradient takes the place of block tiles."""
+    """Layers of networks in Markdown: a line for each layer and pass, a column for each device. Of wgrad, the weight
+    gradient takes the place of block tiles."""
     lines = [f"| layer, batch | pass | {' | '.join(found)} |", "|---" * (len(found) + 2) + "|"]
     layers = dict.fromkeys((row["layer"], row["batch"], row["pass"]) for rows in found.values() for row in rows)
     for layer, batch, pass_ in layers:

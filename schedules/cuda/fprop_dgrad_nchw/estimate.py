@@ -24,8 +24,8 @@ from dwconv.schedules.space import Config
 FETCH_INSTRUCTIONS = 6
 """To find out where an element of a staged patch comes from, and whether it exists."""
 COPY_INSTRUCTIONS, DIVISION = 12, 11
-"""The same of a vector that is copied ahead, and what it takes to divide by a number that is no power of two. Source:
-counted in the machine code of 5 kernels for sm_90: 10 to 13 without a division, 29 and 38 with two."""
+"""To find a vector that is copied ahead, and to divide by a number that is no power of two. Source: counted in
+the machine code of 5 kernels for sm_90: 10 to 13 without a division, 29 and 38 with two."""
 START = 40
 """Instructions with which a thread finds its place."""
 LOADS_IN_FLIGHT = 12
@@ -157,7 +157,7 @@ def _copy_instructions(workload: Workload, tile: BlockTile) -> int:
 
 
 def _lines_of_move(workload: Workload, tile: BlockTile, lanes: int, *, columns: int) -> float:
-    """Lines that a warp asks for to stage so many elements a thread, of rows of so many ``columns``, padding included.
+    """Lines that a warp requests to stage so many elements a thread, of rows of so many ``columns``, padding included.
     Rows that are copied as a whole go on in the next."""
     itemsize, width = ITEMSIZE[workload.dtype], workload.input_size[1]
     if tile.copies_ahead and tile.columns >= workload.output_size[1]:
