@@ -37,7 +37,7 @@ def wanted(logs, monkeypatch, tmp_path) -> list[background_builds.Wanted]:
     found: list[background_builds.Wanted] = []
     monkeypatch.setenv("DWCONV_CACHE", str(tmp_path))
     monkeypatch.delenv("DWCONV_UNTUNED")
-    monkeypatch.setattr(background_builds, "build", lambda wanted, then: found.extend(wanted))
+    monkeypatch.setattr(background_builds, "build", lambda wanted, then, **more: found.extend(wanted))
     monkeypatch.setattr(background_builds, "wait", lambda ended: None)
     return found
 

@@ -201,7 +201,7 @@ def test_a_kernel_that_a_race_has_built_for_every_layer_runs_layers_of_other_cha
 @pytest.mark.parametrize(
     ("change", "target"),
     [
-        ({"block": Block.parse("bn+relu,bn"), "pass_": "forward"}, CPU),
+        ({"block": Block.parse("bn+relu,bn"), "pass_": "forward"}, GPU),
         ({"epilogue": "silu"}, CPU),
         ({"channels": 3}, CPU),
         ({"multiplier": 2}, GPU),
