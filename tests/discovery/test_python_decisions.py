@@ -103,7 +103,7 @@ LEFT = {
     "a pattern": (matched, "decides by the kind of what it matches"),
     "what computed it": (lambda self, x: self.block(x) * (1 + (x.grad_fn is None)), "reads grad_fn of a tensor"),
     "an attribute of a tensor": (
-        lambda self, x: self.block(x) * (1 + (getattr(x, "mask", None) is None)), "asks a tensor for mask",
+        lambda self, x: self.block(x) * (1 + (getattr(x, "mask", None) is None)), "reads mask of a tensor",
     ),
     "a table of types": (lambda self, x: self.block(x) * {torch.float32: 2}.get(x.dtype, 1), "looks up what depends"),
     "a table of sizes": (lambda self, x: self.block(x) * {9: 2}.get(x.shape[2], 1), "looks up what depends"),
