@@ -161,8 +161,9 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 @pytest.fixture
-def said() -> Iterator[Callable[[], list[str]]]:
-    """What dwconv has warned of so far."""
+def said(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], list[str]]]:
+    """What dwconv has warned of so far. The layers of earlier tests' models are not counted."""
+    monkeypatch.setattr("dwconv.call.untuned_warnings._examples", [])
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         yield lambda: [str(each.message) for each in caught if each.category is DwconvWarning]
