@@ -218,14 +218,32 @@ def one_by_one_us(
     block: Sequence[TuningRecord], convolution: Sequence[TuningRecord], target: Target, *, passes: int
 ) -> float:
     """What a block is measured to take where it is not one: the ops around the convolution, and its tuned passes. Where
-    not all of this was measured, what PyTorch's ops of the whole block take without what the tuned passes win: a small
-    difference of large times, if PyTorch's convolution is slow."""
-    around = [record.around.median_us for record in block if record.around]
-    if len(around) == len(block) and len(convolution) == passes:
-        call_us = CALL_US if isinstance(target, CpuTarget) else 0.0
-        return sum(around) + sum(_median_us(record) + call_us for record in convolution)
+    not all of this was measured, at least what was; or what PyTorch's ops of the whole block take without what the
+    tuned passes win: a small difference of large times, if PyTorch's convolution is slow."""
+    least_us = _least_one_by_one_us(block, convolution, target, passes=passes)
+    if least_us and len(convolution) == passes:
+        return least_us
     won_us = sum(max(0.0, _alternative_us(record) - _median_us(record)) for record in convolution)
-    return sum(map(_alternative_us, block)) - won_us
+    return max(least_us, sum(map(_alternative_us, block)) - won_us)
+
+
+def is_one_in_any_case(block: Sequence[TuningRecord], target: Target) -> bool:
+    """Whether a block in training runs as one however fast the convolution in it is: that takes less time than the ops
+    around the convolution, and the calls of what takes none. ``block``: the records of its passes."""
+    ours_us = sum(map(_median_us, block)) + block_us(trains=True)
+    return ours_us < _least_one_by_one_us(block, [], target, passes=len(PASSES))
+
+
+def _least_one_by_one_us(
+    block: Sequence[TuningRecord], convolution: Sequence[TuningRecord], target: Target, *, passes: int
+) -> float:
+    """The ops around the convolution, the passes of it that are known, and the calls of all; 0 where the ops around it
+    were not measured."""
+    around = [record.around.median_us for record in block if record.around]
+    if len(around) < len(block):
+        return 0.0
+    calls_us = passes * CALL_US if isinstance(target, CpuTarget) else 0.0
+    return sum(around) + sum(map(_median_us, convolution)) + calls_us
 
 
 def block_us(*, trains: bool) -> float:

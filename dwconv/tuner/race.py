@@ -8,7 +8,8 @@
 A search looks for configurations. A race only finds out which of the known ones is the fastest here, and whether
 PyTorch's own op is faster still. Kernels for every layer (``untuned.every_layer``) come first: many passes share one
 build. A kernel is built for one size where it is expected to save more in a thousand steps than its build takes. What
-wins is verified as the finalists of a search are. RaceState holds what is still to come, RaceResult how it ended.
+wins is verified as the finalists of a search are. Gradients of the convolution in a block come last, and only where the
+block may still run as its parts. RaceState holds what is still to come, RaceResult how it ended.
 """
 
 from __future__ import annotations
@@ -63,17 +64,31 @@ def race(
     try:
         log.check_writable()
         race_state.tell()
-        _build_for_every_layer(race_state, workers)
-        for records_of_comparison in Comparisons(workers, is_worth=race_state.is_worth).run(race_state.next_comparison):
-            with log.locked(), ctrl_c_waits():
-                judged = race_state.judged(records_of_comparison)
-                for record in judged:
-                    log.append(record)
-                race_state.add(judged)
-            race_state.tell()
+        if seconds > 0:
+            _start(workers, target)
+            race_state.order()
+        comparisons = Comparisons(workers, is_worth=race_state.is_worth)
+        while True:
+            _build_for_every_layer(race_state, workers)
+            for records_of_comparison in comparisons.run(race_state.next_comparison):
+                with log.locked(), ctrl_c_waits():
+                    judged = race_state.judged(records_of_comparison)
+                    for record in judged:
+                        log.append(record)
+                    race_state.add(judged)
+                race_state.tell()
+            if not race_state.goes_on():
+                break
     except (LogError, WorkerError, EnvironmentFailure) as error:
         race_state.problem = str(error)
     return race_state.report()
+
+
+def _start(workers: WorkerProcesses, target: Target) -> None:
+    """Now, so that they are ready once it is known what comes first."""
+    if not loaded_packs.are_for_every_layer(target):
+        workers.builders.start()
+    workers.measurer.start()
 
 
 def _build_for_every_layer(race_state: RaceState, workers: WorkerProcesses) -> None:

@@ -31,6 +31,8 @@ class RaceResult:
     """Raced, but other work took so much of the machine that the times do not count."""
     known: tuple[Workload, ...] = ()
     """Measured on this device before."""
+    not_needed: tuple[Workload, ...] = ()
+    """Gradients that no step calls: their block runs as one, however fast they are."""
     without_kernels: tuple[Workload, ...] = ()
     """No template fits them."""
     left: tuple[Workload, ...] = ()
@@ -63,6 +65,7 @@ class RaceResult:
         line = f"{self.raced} passes raced in {self.elapsed_s:.1f} s" + (f": {', '.join(text)}" if text else "")
         others = {
             "known before": self.known,
+            "in blocks alone": self.not_needed,
             "without templates": self.without_kernels,
             "left for the next time": self.left,
         }

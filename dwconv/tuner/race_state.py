@@ -1,6 +1,7 @@
 """RaceState: which workloads of a race are still to come, which run, and how the others ended.
 
 what is not known yet, most to win first ──► kernels for every layer ─► comparisons: won, lost, failed, inconclusive
+gradients that blocks may run, after these ─►                           not needed, where the block is one in any case
                                              kernels for one size, where they save more than their builds take
 """
 
@@ -8,13 +9,13 @@ from __future__ import annotations
 
 import math
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dwconv.dispatch import loaded_packs
-from dwconv.dispatch.advantage import beats_pytorch
+from dwconv.dispatch.advantage import beats_pytorch, is_one_in_any_case
 from dwconv.dispatch.kernel_state import KernelState
 from dwconv.dispatch.knowledge import failed, measured_here
 from dwconv.dispatch.legality import Broken, runnable
@@ -68,6 +69,12 @@ def _lacks_any_size(workload: Workload, target: Target, known: Database) -> bool
 
 def _at_any_size(workload: Workload) -> Workload | None:
     return None if workload.block == NOTHING else workload.with_any_size()
+
+
+def _gradients(backward: Workload) -> list[Workload]:
+    """Of the convolution in a block, without a bias and with one: a BatchNorm takes it in."""
+    dgrad, wgrad = backward.convolution("dgrad"), backward.convolution("wgrad")
+    return [dgrad, wgrad, replace(wgrad, bias=True)]
 
 
 def _is_as_fast(workload: Workload) -> bool:
@@ -154,28 +161,29 @@ class RaceState:
         self._counts = counts
         self._started_s = time.monotonic()
         self._ends_s = self._started_s + seconds
+        self.problem = ""
+        """Why the race ended before its time."""
         broken = state.broken if state else {}
         self._known = tuple(each for each in counts if is_known(each, target, known, broken=broken))
-        unknown = {each: count for each, count in counts.items() if each not in self._known}
+        self.waiting = [each for each, count in counts.items() if count and each not in self._known]
+        """Workloads to race now, those with most to win first once they are ``ordered``."""
         self._shares: Mapping[Workload, int] = {}
-        self._expected_gains: Mapping[Workload, float] = {}
-        self.waiting = [each for each, count in unknown.items() if count]
-        """Workloads to race, those with most to win first."""
-        if seconds > 0:  # what there is to win takes longer to predict than a look should
-            self._expected_gains = expected_gains_us(unknown, target, known)
-            self._shares = shares(self._expected_gains)
-            self.waiting.sort(key=lambda each: self._expected_gains[each], reverse=True)
+        self._expected_gains: dict[Workload, float] = {}
+        self._records: list[TuningRecord] = []
+        self._not_needed: tuple[Workload, ...] = ()
         self._generals: list[Candidate] | None = None
         """Kernels for every layer that are still to be built; None before the first look."""
+        self._later = self._gradients_in_blocks()
+        """Workloads that wait for what is raced now to show whether they are needed."""
+        self.waiting = [each for each in self.waiting if each not in self._later]
+        if not self.waiting:
+            self._take_up_later()
         self._running: list[_Comparison] = []
         self._again: list[_Comparison] = []
         self._of_one_size: list[_Comparison] = []
         self._ends: dict[Workload, str] = {}
         """The field of RaceResult that each is in."""
-        self._records: list[TuningRecord] = []
         self._inconclusive_in_a_row = 0
-        self.problem = ""
-        """Why the race ended before its time."""
 
     def tell(self) -> None:
         """Call ``progress`` with the result so far."""
@@ -185,6 +193,56 @@ class RaceState:
     def is_worth(self, record: TuningRecord) -> bool:
         """True if the fastest kernel of a comparison beats PyTorch's op: then it is verified further."""
         return beats_pytorch(record, self._target)
+
+    def order(self) -> None:
+        """Put those with most to win first. What there is to win takes a while to predict."""
+        counts = {each: self._counts[each] for each in self.waiting}
+        self._expected_gains |= expected_gains_us(counts, self._target, self._database)
+        self._shares = shares(self._expected_gains)
+        self.waiting.sort(key=lambda each: self._expected_gains[each], reverse=True)
+
+    def goes_on(self) -> bool:
+        """Whether there is more to race once a round has ended: what it has shown to be needed."""
+        if not self._later or self.problem or time.monotonic() >= self._ends_s:
+            return False
+        self._take_up_later()
+        self.order()
+        return True
+
+    def _take_up_later(self) -> None:
+        needed = [each for each in self._later if not self._is_never_called(each)]
+        self._not_needed = tuple(each for each in self._later if each not in needed)
+        self.waiting, self._later, self._generals = needed, [], None
+
+    def _gradients_in_blocks(self) -> list[Workload]:
+        """Of those that wait, the gradients of convolutions that every step runs in a block alone."""
+        if not isinstance(self._target, CpuTarget):
+            return []
+        in_blocks = Counter[Workload]()
+        for each, count in self._counts.items():
+            if each.pass_ == "backward" and each.block != NOTHING:
+                for gradient in _gradients(each):
+                    in_blocks[gradient] += count
+        return [each for each in self.waiting if in_blocks[each] >= self._counts[each]]
+
+    def _is_never_called(self, gradient: Workload) -> bool:
+        """Whether each block around the convolution was measured to run as one whatever its gradients take."""
+        for each in self._counts:
+            if each.pass_ == "backward" and each.block != NOTHING and gradient in _gradients(each):
+                forward, backward = self._best_of(each.for_pass("forward")), self._best_of(each)
+                if not (forward and backward and is_one_in_any_case([forward, backward], self._target)):
+                    return False
+        return True
+
+    def _best_of(self, workload: Workload) -> TuningRecord | None:
+        """The record of the fastest confirmed kernel, measured in this race or before; None if there is none."""
+        before = measured_here(workload, self._target, current=True, known=self._database)
+        found = [
+            record
+            for record in (*before, *self._records)
+            if record.confirmed and record.workload in (workload, _at_any_size(workload))
+        ]
+        return min(found, key=lambda record: record.slowness, default=None)
 
     def next_for_every_layer(self) -> Candidate | None:
         """The next kernel for every layer to build; None if there is none, or the time is up."""
@@ -216,12 +274,14 @@ class RaceState:
         ]
 
     def next_comparison(self) -> list[Candidate] | None:
-        """The candidates of the next workload: of those that were not raced yet; then of those that another build is
-        worth; at last those that remained inconclusive, again. None if there is nothing to race now, or the time is
-        up."""
+        """The candidates of the next workload: of those that were not raced yet; once none is left for later, of those
+        that another build is worth, then those that remained inconclusive, again. None if there is nothing to race
+        now, or the time is up."""
         while not self.problem and time.monotonic() < self._ends_s:
             if self.waiting:
                 comparison = self._comparison_of(self.waiting.pop(0))
+            elif self._later:
+                return None
             elif self._of_one_size:
                 self._of_one_size.sort(key=lambda each: each.saves_s)
                 comparison = self._of_one_size.pop()
@@ -323,10 +383,11 @@ class RaceState:
         for workload, end in self._ends.items():
             ended[end] += (workload,)
         running = [comparison.workload for comparison in self._running if comparison.workload not in self._ends]
-        left = (*running, *self.waiting)
+        left = (*running, *self.waiting, *self._later)
         return RaceResult(
             **ended,
             known=self._known,
+            not_needed=self._not_needed,
             left=left,
             left_us=sum(self._expected_gains.get(each, 0.0) for each in left),
             running=tuple(running),

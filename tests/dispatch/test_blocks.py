@@ -112,6 +112,16 @@ def test_what_is_around_the_convolution_counts_where_it_was_measured(logs: Path,
     assert providers()[0] == [runs, runs]
 
 
+@pytest.mark.parametrize(("around_us", "runs"), [(115.0, "dwconv"), (105.0, "pytorch")])
+def test_what_is_known_of_the_parts_is_the_least_that_they_take(logs: Path, around_us: float, runs: str) -> None:
+    """The gradients of the convolution were not measured. What is left of large times says 50 µs; the ops around it,
+    its forward pass and the three calls take 80 µs more than the ops around it, and the block takes 300 µs."""
+    block = workload_of(shape=SHAPE, block="bn+relu6,bn+relu6")
+    plant(logs / "log.jsonl", [workload_of(shape=SHAPE)], passes=["fprop"], baseline_us=10_000.0)
+    plant(logs / "log.jsonl", [block], median_us=150.0, baseline_us=5_000.0, around_us=around_us)
+    assert providers()[0] == [runs, runs]
+
+
 @pytest.mark.parametrize(("around_us", "runs"), [(30.0, "dwconv"), (10.0, "pytorch")])
 def test_at_another_size_what_was_measured_at_the_nearest_decides(logs: Path, around_us: float, runs: str) -> None:
     """This size has 4 times as many pixels. What was measured there, 300 µs of both passes and 20 or 60 around the

@@ -86,7 +86,9 @@ def nothing_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def race_of(*workloads: Workload) -> RaceState:
-    return RaceState(dict.fromkeys(workloads, 1), cpu_target(), known=Database.of([]), seconds=60.0)
+    state = RaceState(dict.fromkeys(workloads, 1), cpu_target(), known=Database.of([]), seconds=60.0)
+    state.order()
+    return state
 
 
 def without_base(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:

@@ -22,7 +22,7 @@ from dwconv.problems.target import cpu_target
 from dwconv.problems.workload import BLOCK_PASSES, PASSES, Workload
 from dwconv.records.database import Database
 from dwconv.records.log import TuningLog
-from dwconv.records.record import Measurement, Status, TuningRecord
+from dwconv.records.record import AROUND, Measurement, Status, TuningRecord
 from dwconv.schedules import template as template_module
 from dwconv.schedules.template import Candidate
 from dwconv.tuner import expected_gain, race_result, race_state
@@ -39,6 +39,7 @@ MOBILENET_V2 = (
 )  # fmt: skip
 """Channels, size and stride."""
 SMALL, LARGE = (dataclasses.replace(fake.WORKLOAD, input_size=size) for size in ((7, 7), (56, 56)))
+WORKERS = SimpleNamespace(builders=SimpleNamespace(start=lambda: None), measurer=SimpleNamespace(start=lambda: None))
 WON, LOST = 50.0, 195.0
 """Against a PyTorch of 200 µs; a CPU's call takes 10."""
 
@@ -54,6 +55,8 @@ class FakeHeats:
         """So many comparisons more are disturbed."""
         self.raises: BaseException | None = None
         """After the first comparison."""
+        self.around_us: float | None = None
+        """Of the ops around the convolution of a block."""
 
     def __call__(self, workers, *, is_worth):
         self.is_worth = is_worth
@@ -70,6 +73,9 @@ class FakeHeats:
     def _record(self, candidate) -> TuningRecord:
         us = self.us.get(candidate.workload, WON)
         found = fake.record(candidate.workload, candidate.config, median_us=us, status=Status.CRASHED)
+        if candidate.workload.block and self.around_us is not None:
+            around = Measurement(median_us=self.around_us, spread_us=0.0, rounds=5)
+            found = dataclasses.replace(found, providers={**found.providers, AROUND: around})
         if us is not None and self.busy > 0:
             return dataclasses.replace(found, measurement=dataclasses.replace(found.measurement, contention=0.5))
         return dataclasses.replace(found, confirmed=us is not None and self.is_worth(found))
@@ -97,7 +103,7 @@ def run(log, *workloads, seconds=60.0, records=(), progress=None, **counts):
         log=log,
         seconds=seconds,
         known=Database.of(records),
-        workers=None,
+        workers=WORKERS,
         progress=progress,
         **counts,
     )
@@ -136,7 +142,7 @@ def test_a_kernel_of_any_size_is_raced_beside_those_of_the_size(of_any_size, log
     often = {LARGE.for_pass(pass_): 1000 for pass_ in PASSES}
     block = dataclasses.replace(SMALL, pass_="forward", block=Block.parse("bn+relu,bn"))
     small = {**{SMALL.for_pass(pass_): 1 for pass_ in PASSES}, block: 1}
-    result = race(often | small, fake.TARGET, log=log, seconds=60.0, known=Database.of([]), workers=None)
+    result = race(often | small, fake.TARGET, log=log, seconds=60.0, known=Database.of([]), workers=WORKERS)
     raced = dict(of_any_size.raced)
     assert all(raced[each] > 1 for each in often)
     assert raced[SMALL.with_any_size()] == 1, "there is little to win, and it is as fast"
@@ -148,14 +154,14 @@ def test_a_kernel_of_any_size_is_raced_beside_those_of_the_size(of_any_size, log
     (of_block,) = (each for each in records if each.workload.block)
     of_one_size = Database.of([dataclasses.replace(of_block, workload=block)])
     assert not is_known(block, fake.TARGET, of_one_size, broken={}), "there is none for its other sizes"
-    again = race(often | small, fake.TARGET, log=log, seconds=60.0, known=Database.of(records), workers=None)
+    again = race(often | small, fake.TARGET, log=log, seconds=60.0, known=Database.of(records), workers=WORKERS)
     assert again.raced == 0
 
 
 def test_a_kernel_of_any_size_is_no_substitute_where_it_is_slower(of_any_size, log):
     large_kernel = dataclasses.replace(SMALL, kernel=(5, 5), padding=((2, 2), (2, 2))).for_pass("wgrad")
     often = {SMALL: 1, large_kernel: 1, LARGE: 1_000_000}
-    race(often, fake.TARGET, log=log, seconds=60.0, known=Database.of([]), workers=None)
+    race(often, fake.TARGET, log=log, seconds=60.0, known=Database.of([]), workers=WORKERS)
     assert dict(of_any_size.raced)[SMALL.with_any_size()] == 1
     assert dict(of_any_size.raced)[large_kernel] == 2
 
@@ -170,18 +176,71 @@ def for_every_layer(of_any_size, monkeypatch):
     return of_any_size
 
 
+@pytest.fixture
+def in_a_block(comparisons, monkeypatch):
+    """The passes of a layer that every step runs in a block alone, and those of the block."""
+    passes = (*PASSES, "forward", "backward")
+    templates = [dataclasses.replace(fake.template(pass_=pass_), any_size=True) for pass_ in passes]
+    monkeypatch.setattr(template_module, "all_templates", lambda: {each.name: each for each in templates})
+    block = dataclasses.replace(LARGE, pass_="forward", block=Block.parse("none,bn+relu"))
+    layer = [LARGE.for_pass(pass_) for pass_ in PASSES]
+    return {**dict.fromkeys(layer, 2), block: 2, block.for_pass("backward"): 2}
+
+
+def test_gradients_in_a_block_that_is_one_in_any_case_are_not_raced(comparisons, in_a_block, log):
+    fprop, *gradients = [LARGE.for_pass(pass_) for pass_ in PASSES]
+    comparisons.around_us = 3 * WON
+    result = race(in_a_block, fake.TARGET, log=log, seconds=60.0, known=Database.of([]), workers=WORKERS)
+    raced = {dataclasses.replace(each, any_size=False) for each, _ in comparisons.raced}
+    assert raced == in_a_block.keys() - {*gradients} and fprop in raced
+    assert (result.not_needed, result.left) == (tuple(gradients), ()) and "; 2 in blocks alone" in str(result)
+    comparisons.raced.clear()
+    again = race(in_a_block, fake.TARGET, log=log, seconds=60.0, known=Database.of(log.load().records), workers=WORKERS)
+    assert (comparisons.raced, again.not_needed, again.left) == ([], tuple(gradients), ())
+
+
+@pytest.mark.parametrize(
+    ("around_us", "us_of_block", "more_calls", "bias"),
+    [(0.5 * WON, WON, 0, False), (None, WON, 0, False), (3 * WON, None, 0, False), (3 * WON, WON, 1, False),
+     (0.5 * WON, WON, 0, True)],
+)  # fmt: skip
+def test_gradients_in_a_block_that_may_run_as_parts_are_raced_last(
+    comparisons, in_a_block, log, around_us, us_of_block, more_calls, bias
+):
+    gradients = [LARGE.for_pass("dgrad"), dataclasses.replace(LARGE.for_pass("wgrad"), bias=bias)]
+    wanted = {dataclasses.replace(each, bias=bias and each.pass_ == "wgrad"): in_a_block[each] for each in in_a_block}
+    wanted |= {each: wanted[each] + more_calls for each in gradients}
+    comparisons.around_us = around_us
+    of_block = {each for each in wanted if each.block}
+    comparisons.us = {size: us_of_block for each in of_block for size in (each, each.with_any_size())}
+    result = race(wanted, fake.TARGET, log=log, seconds=60.0, known=Database.of([]), workers=WORKERS)
+    order = [dataclasses.replace(each, any_size=False) for each, _ in comparisons.raced]
+    assert {*order} == wanted.keys() and result.not_needed == result.left == ()
+    if not more_calls:
+        assert {*order[:3]}.isdisjoint(gradients)
+    assert result.raced == len(wanted)
+
+
+def test_gradients_that_wait_for_their_block_are_left_when_the_time_is_up(comparisons, in_a_block, log, monkeypatch):
+    comparisons.around_us = 3 * WON
+    now_s = iter(range(0, 1000, 10))
+    monkeypatch.setattr(race_state.time, "monotonic", lambda: float(next(now_s)))
+    result = race(in_a_block, fake.TARGET, log=log, seconds=45.0, known=Database.of([]), workers=WORKERS)
+    assert {LARGE.for_pass("dgrad"), LARGE.for_pass("wgrad")} <= {*result.left} and result.not_needed == ()
+
+
 def test_kernels_for_every_layer_are_raced_first_and_those_of_one_size_where_they_are_worth_it(for_every_layer, log):
     """Against a PyTorch of 200 µs, one for the size takes 45 where that for every layer takes 50: 5 ms of a thousand
     steps, and 5 s where a step has a thousand such calls."""
     often, rare, lost = LARGE, SMALL, fake.WORKLOAD
     for_every_layer.us = {lost.with_any_size(): 1000.0}
     counts = {often: 1000, rare: 1, lost: 1}
-    result = race(counts, fake.TARGET, log=log, seconds=60.0, known=Database.of([]), workers=None)
+    result = race(counts, fake.TARGET, log=log, seconds=60.0, known=Database.of([]), workers=WORKERS)
     raced = [workload for workload, _ in for_every_layer.raced]
     assert raced == [often.with_any_size(), *(each.with_any_size() for each in (lost, rare)), often]
     assert dict(for_every_layer.raced)[often.with_any_size()] == 2
     assert (set(result.won), result.lost) == ({often, rare}, (lost,))
-    again = race(counts, fake.TARGET, log=log, seconds=60.0, known=Database.of(log.load().records), workers=None)
+    again = race(counts, fake.TARGET, log=log, seconds=60.0, known=Database.of(log.load().records), workers=WORKERS)
     assert again.raced == 0
 
 
@@ -189,7 +248,7 @@ def test_without_time_no_kernel_for_every_layer_is_built(for_every_layer, log, m
     every = Candidate(dataclasses.replace(LARGE, any_size=True, any_channels=True), fake.space(LARGE, None).default)
     monkeypatch.setattr(race_state.every_layer, "for_layer", lambda workload, target: [every])
     monkeypatch.setattr(race_state.loaded_packs, "has", lambda workload, config, target: False)
-    result = race({LARGE: 1}, fake.TARGET, log=log, seconds=0.0, known=Database.of([]), workers=None)
+    result = race({LARGE: 1}, fake.TARGET, log=log, seconds=0.0, known=Database.of([]), workers=WORKERS)
     assert (result.left, result.problem) == ((LARGE,), "")
 
 
@@ -210,14 +269,14 @@ def test_one_size_has_a_kernel_of_its_own_where_such_kernels_were_seen_to_be_fas
     for_every_layer, log, workload, is_worth_a_build
 ):
     """A step has 400 calls of 50 µs: 2 % of them are 0.4 s of a thousand steps, and 8 % are 1.6 s."""
-    race({workload: 400}, fake.TARGET, log=log, seconds=60.0, known=Database.of([]), workers=None)
+    race({workload: 400}, fake.TARGET, log=log, seconds=60.0, known=Database.of([]), workers=WORKERS)
     raced = [each for each, _ in for_every_layer.raced]
     assert raced == [workload.with_any_size(), *([workload] if is_worth_a_build else [])]
 
 
 def test_a_kernel_for_the_size_that_loses_leaves_what_has_won(for_every_layer, log):
     for_every_layer.us = {LARGE: 1000.0}
-    result = race({LARGE: 1000}, fake.TARGET, log=log, seconds=60.0, known=Database.of([]), workers=None)
+    result = race({LARGE: 1000}, fake.TARGET, log=log, seconds=60.0, known=Database.of([]), workers=WORKERS)
     assert len(for_every_layer.raced) == 2 and result.won == (LARGE,)
 
 
@@ -233,7 +292,7 @@ def test_one_build_serves_all_layers_of_a_kind(for_every_layer, log, monkeypatch
 
     monkeypatch.setattr(built_and_checked, "built_and_checked", build)
     monkeypatch.setattr(race_state.loaded_packs, "note_built", lambda: noted.append(len(asked)))
-    race({LARGE: 1, SMALL: 1}, fake.TARGET, log=log, seconds=60.0, known=Database.of([]), workers=None)
+    race({LARGE: 1, SMALL: 1}, fake.TARGET, log=log, seconds=60.0, known=Database.of([]), workers=WORKERS)
     assert asked == [general] and noted == [1]
 
 
@@ -255,7 +314,10 @@ def test_mobilenet_v2_takes_a_build_for_each_kind_of_pass(monkeypatch, no_packs)
     gains_us = dict.fromkeys((*blocks, *passes), 1.0)
     monkeypatch.setattr(race_state, "expected_gains_us", lambda *given: gains_us)
     state = race_state.RaceState(dict.fromkeys(gains_us, 1), target, known=Database.of([]), seconds=60.0)
+    state.order()
     built = [each.workload for each in iter(state.next_for_every_layer, None)]
+    assert {each.pass_ for each in built} == {*BLOCK_PASSES, "fprop"} and state.goes_on()
+    built += [each.workload for each in iter(state.next_for_every_layer, None)]
     assert len([each for each in built if each.block]) == 2 * len(BLOCK_PASSES)
     assert len([each for each in built if not each.block]) == 2 * len(PASSES)
 
@@ -281,6 +343,7 @@ def test_a_second_kernel_for_every_layer_is_built_where_there_is_much_to_win(
         gains_us = dict.fromkeys(layers, times * enough_us / len(layers))
         monkeypatch.setattr(race_state, "expected_gains_us", lambda *given, found=gains_us: found)
         state = race_state.RaceState(layers, fake.TARGET, known=Database.of([]), seconds=60.0)
+        state.order()
         built = list(iter(state.next_for_every_layer, None))
         assert built == two[packed : 1 + (times > 1)]
 
