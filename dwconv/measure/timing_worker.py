@@ -7,6 +7,7 @@ handler: a request in, what was measured out.
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
 
@@ -119,7 +120,7 @@ class _LoadedCandidate:
 
     def __init__(self, kernel: LoadedKernel, prepared: Sequence[Prepared]) -> None:
         here, *elsewhere = prepared
-        self.kernels = [kernel, *(_at(kernel, each) for each in elsewhere)]
+        self.kernels = [kernel, *(_at(kernel, each.workload) for each in elsewhere)]
         self.verdict = verify(kernel, here.exact)
         for there, each in zip(self.kernels[1:], elsewhere, strict=True):
             if self.verdict.right:
@@ -240,9 +241,14 @@ class TimingHandler:
         if lined_up and code in self._right:  # it was right at this size, too, before it was timed and after
             return lined_up.verdict
         kernel = lined_up.kernels[0] if lined_up else self._load(artifact)
-        verdict = verify_finalist(kernel, here.finalists_cases)
+        if lined_up and code:  # at its own size it was right before it was timed and after: a small one shows the rest
+            small = _small(here.workload)
+            cases = cases_of_finalists(small, device=self._target.kind, fast_math=self._target.fast_math)
+            verdict = verify_finalist(_at(kernel, small), cases)
+        else:
+            verdict = verify_finalist(kernel, here.finalists_cases)
         for each in elsewhere if verdict.right else ():
-            at_size = verify(_at(kernel, each), each.fresh)
+            at_size = verify(_at(kernel, each.workload), each.fresh)
             if not at_size.right:
                 return explained(at_size, f"at {by(each.workload.input_size)}")
         if verdict.right and elsewhere and not (at_all := self._check_at_all_sizes(kernel)).right:
@@ -257,7 +263,23 @@ class TimingHandler:
         return wrong(fault) if fault else Verdict(right=True, max_error=0.0, allowed_error=0.0)
 
 
-def _at(kernel: LoadedKernel, prepared: Prepared) -> LoadedKernel:
-    """A kernel of any size at another size."""
+def _at(kernel: LoadedKernel, workload: Workload) -> LoadedKernel:
+    """A kernel of any size at the size of ``workload``."""
     assert isinstance(kernel, Kernel) and kernel.any_size is not None, "no other has other sizes"
-    return kernel.any_size.at(kernel.workload.with_input_size(prepared.workload.input_size))
+    return kernel.any_size.at(kernel.workload.with_input_size(workload.input_size))
+
+
+_SMALL_PIXELS = 1000
+
+
+def _small(workload: Workload) -> Workload:
+    """The workload on images of some ``_SMALL_PIXELS``, if its kernel is no larger."""
+    size = list(workload.input_size)
+    least = [step * (taps - 1) + 1 for step, taps in zip(workload.dilation, workload.kernel, strict=True)]
+    while math.prod(size) > _SMALL_PIXELS:
+        halves = [max(fewest, -(-each // 2)) for each, fewest in zip(size, least, strict=True)]
+        axis = max(range(len(size)), key=lambda axis: size[axis] - halves[axis])
+        if halves[axis] >= size[axis]:
+            break
+        size[axis] = halves[axis]
+    return workload.with_input_size(tuple(size))

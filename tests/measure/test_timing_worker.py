@@ -26,7 +26,7 @@ from dwconv.measure.requests import (
     Tried,
     misfit_of_answer,
 )
-from dwconv.measure.timing_worker import Prepared, TimingHandler, ready
+from dwconv.measure.timing_worker import Prepared, TimingHandler, _small, ready
 from dwconv.problems.block import Block
 from dwconv.problems.target import parse_target
 from dwconv.records.record import TRANSPOSED, AtSize, Measurement, Verdict
@@ -260,6 +260,22 @@ def test_what_templates_build_fits(of):
     template = templates_for(of, target)[0]
     wanted = Candidate(of, template.space(of, target).default)
     assert misfit(wanted, build_cpu(wanted, target), target=target) == ""
+
+
+@pytest.mark.parametrize(
+    ("size", "changes", "small"),
+    [
+        ((28, 28), {}, (28, 28)),
+        ((112, 112), {}, (28, 28)),
+        ((9, 4000), {}, (9, 63)),
+        ((1, 4000), {"kernel": (1, 3), "padding": ((0, 0), (1, 1))}, (1, 1000)),
+        ((64, 64), {"kernel": (25, 25), "dilation": (2, 2), "padding": ((24, 24), (24, 24))}, (49, 49)),
+        ((40, 64), {"kernel": (33, 33), "padding": ((16, 16), (16, 16))}, (33, 33)),
+    ],
+)
+def test_a_finalist_of_any_size_is_verified_on_small_images(size, changes, small):
+    """But on none that the kernel does not fit into."""
+    assert _small(workload(input_size=size, **changes)).input_size == small
 
 
 RIGHT, WRONG = (Verdict(right=right, max_error=0.0, allowed_error=0.0) for right in (True, False))
