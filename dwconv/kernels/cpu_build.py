@@ -68,6 +68,7 @@ def pass_context() -> Any:
             "s_tir.InjectPermutedLayout",
             "s_tir.InjectVirtualThread",
             "s_tir.RenormalizeSplitPattern",
+            "s_tir.StmtSimplify",
             "tirx.RemoveNoOp",
         ],
     )
