@@ -68,7 +68,10 @@ class Decided:
         return self
 
     def __exit__(self, *error: object) -> None:
-        sys.setprofile(self._before)
+        before: Any = self._before
+        sys.setprofile(before if callable(before) else None)
+        if hasattr(before, "enable"):  # it follows the code in C, as cProfile.Profile does
+            before.enable()
         if self._collects:
             gc.enable()
         if error[0] is not None:

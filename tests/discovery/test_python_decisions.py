@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import cProfile
+import pstats
 import random
 import re
 import time
@@ -18,6 +20,7 @@ from torch import is_grad_enabled as learns
 import dwconv
 from dwconv.call.call_plan import plans
 from dwconv.discovery import discover
+from dwconv.discovery.python_decisions import Decided
 from dwconv.tuner import model_race
 from tests.model.test_subclasses import Conv2dSame
 from tests.planted_records import plant
@@ -228,3 +231,18 @@ def test_a_norm_with_a_momentum_in_its_code_is_no_part():
     model = net(lambda self, x: self.block(x), bn1=Slow(CHANNELS))
     (block,) = discover(model, torch.randn(SIZE).to(memory_format=torch.channels_last)).blocks
     assert str(block.problem.block) == "none,bn"
+
+
+def test_a_profiler_in_c_goes_on():
+    def called_later():
+        pass
+
+    profiler = cProfile.Profile()
+    profiler.enable()
+    try:
+        with Decided(set()):
+            pass
+        called_later()
+    finally:
+        profiler.disable()
+    assert "called_later" in {function for _, _, function in pstats.Stats(profiler).stats}
