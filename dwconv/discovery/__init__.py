@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -140,9 +140,10 @@ class Discovery:
         """Only what the layers of a converted model run."""
         return dataclasses.replace(self, layers=tuple(layer for layer in self.layers if not layer.is_functional))
 
-    def with_blocks(self, *, all_of_them: bool = False) -> Discovery:
-        """Counts those as well that run as one already, or all that can."""
-        counted = tuple(each for each in self.blocks if each.problem and (all_of_them or each.waits))
+    def with_blocks(self, *, all_of_them: bool = False, left_out: Container[str] = ()) -> Discovery:
+        """Counts those as well that run as one already, or all that can but for those of some names."""
+        can_be = [each for each in self.blocks if each.problem and each.name not in left_out]
+        counted = tuple(each for each in can_be if all_of_them or each.waits)
         return dataclasses.replace(self, counted_blocks=counted)
 
     def counts(self) -> dict[Workload, int]:

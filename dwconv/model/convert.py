@@ -25,7 +25,7 @@ from dwconv.dispatch.of_problem import save_memory
 from dwconv.errors import InvalidChoice
 from dwconv.model.conversion import ConvertedLayer, Kept, remember, shown_name, without_wrappers
 from dwconv.model.foreseen import build_what_is_known
-from dwconv.model.swaps import Swaps, decide_blocks, decide_layers, trace_blocks
+from dwconv.model.swaps import Swaps, decide_blocks, decide_layers, trace_blocks, why_not_traced
 from dwconv.problems.target import target_of
 from dwconv.system import given
 
@@ -105,7 +105,9 @@ def convert(
         discovery = discover(model, example_inputs, converted=converted)
         called = _called(discovery, inner, swaps, functional=functional)
         raced = discovery if functional is not False else discovery.without_functional()
-        raced = raced.with_blocks(all_of_them=blocks is not False)
+        modules = dict(inner.named_modules())
+        separate = {each.name for each in discovery.blocks if why_not_traced(modules[each.parent], each, swaps)}
+        raced = raced.with_blocks(all_of_them=blocks is not False, left_out=separate)
         for problem in [block.problem for block in discovery.blocks if block.problem]:
             save_memory(problem, wanted=memory is not None)
         races = race_and_build(raced, seconds=0 if settings.lock_path() else seconds)

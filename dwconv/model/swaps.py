@@ -157,7 +157,7 @@ def decide_blocks(
     for block in discovery.blocks:
         plans = _plans_of(block)
         is_left = only_faster and not any(map(is_at_once, plans))
-        why = block.why_not if not plans else "" if is_left else _why_not(modules[block.parent], block, swaps)
+        why = block.why_not if not plans else "" if is_left else why_not_traced(modules[block.parent], block, swaps)
         if not why and not is_left:
             wanted.append(block.name)
         rows.append(ConvertedLayer(block.name, f"no block: {why}" if why else _runs(block, plans)))
@@ -182,7 +182,7 @@ def _plans_of(block: DiscoveredBlock) -> list[CallPlan]:
     return [plan_for(problem, block.device) for problem in problems]
 
 
-def _why_not(parent: nn.Module, block: DiscoveredBlock, swaps: Swaps) -> str:
+def why_not_traced(parent: nn.Module, block: DiscoveredBlock, swaps: Swaps) -> str:
     """Why the forward pass around a block is not replaced; empty if it may be a traced one."""
     if is_parametrized(parent):
         return f"{shown_name(block.parent)} is parametrised"

@@ -272,6 +272,29 @@ def test_other_kinds_of_modules_have_reasons():
     assert_learns_the_same(converted(model))
 
 
+@pytest.mark.parametrize("is_parametrised", [False, True])
+def test_what_cannot_be_swapped_is_not_raced(monkeypatch, is_parametrised):
+    """Its convolution runs alone, and so do its gradients."""
+
+    class Written(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second, self.last = Inverted()
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.last(self.second(self.first(x)))
+
+    model, raced = Written(), []
+    if is_parametrised:
+        model.scale = nn.Parameter(torch.ones(()))
+        nn.utils.parametrize.register_parametrization(model, "scale", nn.Identity())
+    monkeypatch.setattr(model_race, "race_for", lambda counts, **given: raced.extend(*counts.values()) or [])
+    summary = str(dwconv.summary(converted(model)))
+    assert ("(the model itself) is parametrised" in summary) == is_parametrised
+    assert {each.pass_ for each in raced if each.block} == (set() if is_parametrised else {"forward", "backward"})
+    assert {each.pass_ for each in raced if not each.block} == {"fprop", "dgrad", "wgrad"}
+
+
 def test_reports_and_tuning_know_blocks():
     model = converted()
     learn(model)
