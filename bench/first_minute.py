@@ -1,12 +1,14 @@
 """``python -m bench first_minute``: the time of training from its start, summed, over plain training's.
 
-    records           a log that a race wrote, and an empty kernel folder; ``dwconv.convert(model)``
+    race              no record, no kernel; ``dwconv.convert(model, x)``, whose own time counts
+    race again        the same once more: what it found is known, its kernels are built
+    records           a log of all that layers run, and an empty kernel folder; ``dwconv.convert(model)``
     records+kernels   the same with the kernels that were built then
     nothing           no record, no kernel; ``dwconv.convert(model)``
-    race              no record, no kernel; ``dwconv.convert(model, x)``, whose own time counts
 
-Each case runs in a process of its own. Plain steps are timed before the model is converted, and again at the end: the
-plain sum is their median times the number of steps. Calls go through what is compiled of them already.
+A race leaves out the gradients that only blocks run; one without blocks adds them to the log of layers. Each case runs
+in a process of its own. Plain steps are timed before the model is converted, and again at the end: the plain sum is
+their mean times the number of steps. Calls go through what is compiled of them already.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ from dwconv.problems.target import cpu_target
 
 MARKS = (1, 10, 40, 100, 300, 1000)
 """Steps after which the sums are compared."""
-CASES = ("records", "records+kernels", "nothing", "race")
+CASES = ("race", "race again", "records", "records+kernels", "nothing")
 _PLAIN = 10
 """Plain steps before and after, besides three to warm up."""
 _SIZES = (96, 112, 128, 144, 160, 176, 192, 208, 224, 240)
@@ -116,29 +118,41 @@ def command(argv: Sequence[str] | None) -> int:
 
 
 def _of_model(model: str, cases: Sequence[str], folder: Path, *, seconds: float) -> Iterator[dict[str, Any]]:
-    """Records are those that a race has written, in the same folder."""
-    raced = folder / "raced"
-    for case in ("race", *(each for each in cases if each != "race")):
-        known, kernels = case.startswith("records"), "kernels" in case or case == "race"
-        own = folder / case
-        environment = {
-            **os.environ,
-            "DWCONV_UNTUNED": "predict",
-            "DWCONV_TUNING_LOGS": str((raced if known or case == "race" else own) / "logs"),
-            "XDG_CACHE_HOME": str((raced if kernels else own) / "cache"),
-        }
-        if case == "race" and case not in cases and not any(each.startswith("records") for each in cases):
+    """In the order of ``CASES``: the first writes the records of the next ones."""
+    layers_are_known = False
+    for case in CASES:
+        if case not in cases and (case != "race" or {*cases} == {"nothing"}):
             continue
+        environment = _environment(*(folder / each for each in _FOLDERS[case]))
+        if case.startswith("records") and not layers_are_known:
+            raced = folder / "raced"
+            in_a_process(race_layers, {"model": model}, environment=_environment(raced, raced))
+            layers_are_known = True
         say(f"{model}: {case}")
-        environment.pop("DWCONV_CACHE", None)
-        for place in ("DWCONV_TUNING_LOGS", "XDG_CACHE_HOME"):
-            Path(environment[place]).mkdir(parents=True, exist_ok=True)
-        _take_what_is_compiled(Path(environment["XDG_CACHE_HOME"]) / "dwconv")
-        row = in_a_process(
-            trained, {"model": model, "races": case == "race", "seconds": seconds}, environment=environment
-        )
+        given = {"model": model, "races": case.startswith("race"), "seconds": seconds}
+        row = in_a_process(trained, given, environment=environment)
         if case in cases:
             yield {"model": model, "case": case, **row}
+
+
+_FOLDERS = {
+    "race": ("raced", "raced"),
+    "race again": ("raced", "raced"),
+    "records": ("raced", "records"),
+    "records+kernels": ("raced", "raced"),
+    "nothing": ("nothing", "nothing"),
+}
+"""Of logs, and of kernels."""
+
+
+def _environment(logs: Path, kernels: Path) -> dict[str, str]:
+    places = {"DWCONV_TUNING_LOGS": str(logs / "logs"), "XDG_CACHE_HOME": str(kernels / "cache")}
+    environment = {**os.environ, "DWCONV_UNTUNED": "predict", **places}
+    environment.pop("DWCONV_CACHE", None)
+    for place in places.values():
+        Path(place).mkdir(parents=True, exist_ok=True)
+    _take_what_is_compiled(kernels / "cache" / "dwconv")
+    return environment
 
 
 def _take_what_is_compiled(cache: Path) -> None:
@@ -149,15 +163,26 @@ def _take_what_is_compiled(cache: Path) -> None:
         shutil.copytree(here, own)
 
 
-def trained(model: str, races: bool, seconds: float) -> dict[str, Any]:
-    """In a process of its own: the sums, and what there was."""
+def race_layers(model: str) -> None:
+    """In a process of its own: race what the layers of a model run without blocks."""
+    net, batches = _made(model)
+    dwconv.convert(net, next(batches), blocks=False)
+
+
+def _made(model: str) -> tuple[nn.Module, Iterator[Tensor]]:
+    """The model, and its batches."""
     training = TRAININGS[model]
     torch.manual_seed(0)
     net = training.make()
     if len(training.shapes[0]) == 4:
         net = net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    return net, training.batches()
+
+
+def trained(model: str, races: bool, seconds: float) -> dict[str, Any]:
+    """In a process of its own: the sums, and what there was."""
+    net, batches = _made(model)
     optimizer = torch.optim.SGD(net.parameters(), lr=1e-3)
-    batches = training.batches()
 
     def step() -> float:
         began = time.perf_counter()
@@ -168,7 +193,7 @@ def trained(model: str, races: bool, seconds: float) -> dict[str, Any]:
         return time.perf_counter() - began
 
     def plain() -> list[float]:
-        turns = len(training.shapes)
+        turns = len(TRAININGS[model].shapes)
         count = max(_PLAIN, turns) // turns * turns
         for _ in range(max(3, turns)):
             step()
