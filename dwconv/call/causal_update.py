@@ -9,10 +9,13 @@ backward pass.
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from dwconv.call.arguments import is_autocast
 from dwconv.call.causal import ACTIVATIONS, causal_conv1d
 from dwconv.errors import InvalidArgument, InvalidCall
 from dwconv.problems.workload import by
@@ -37,21 +40,58 @@ def causal_conv1d_update(
     ``x`` is (B, C), one element, or (B, C, N), and so is the result, in the type of x; ``weight`` is (C, K), ``bias``
     (C). ``conv_state``, (B, C, S) with S ≥ K − 1, is changed in place. With ``cache_seqlens``, (B) whole numbers, it is
     a ring: x is written from element ``cache_seqlens % S`` on. With ``conv_state_indices``, (B) whole numbers, it holds
-    the states of more sequences, and these are the ones of x. ``activation``: None, ``"silu"`` or ``"swish"``, which
-    is the same. Sums are computed in float32, or in the type of x if that is wider. There is no gradient.
+    the states of more sequences, and these are the ones of x; where the number is negative, x is padding: its result
+    is 0, and no state changes. ``activation``: None, ``"silu"`` or ``"swish"``, which is the same. Sums are computed in
+    float32, or in the type of x if that is wider, also under autocast. There is no gradient.
 
     Raises InvalidCall, a RuntimeError, for sizes that do not fit and for an unknown activation, InvalidArgument for
     what is no tensor.
     """
     _check(x, conv_state, weight, bias, activation, cache_seqlens, conv_state_indices)
+    with torch.autocast(x.device.type, enabled=False) if is_autocast(x) else nullcontext():
+        return _updated(x, conv_state, weight, bias, activation, cache_seqlens, conv_state_indices)
+
+
+def _updated(
+    x: Tensor,
+    conv_state: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    activation: str | None,
+    cache_seqlens: Tensor | None,
+    conv_state_indices: Tensor | None,
+) -> Tensor:
     image = x.unsqueeze(-1) if x.dim() == 2 else x
-    states = conv_state if conv_state_indices is None else conv_state[conv_state_indices.long()]
+    of_more = None if conv_state_indices is None or not len(x) else _Chosen(conv_state, conv_state_indices.long())
+    states = of_more.states() if of_more else conv_state
     before = _before(states, cache_seqlens, count=weight.shape[1] - 1).to(x.dtype)
     y = _convolved(image, before, weight, bias, activation)
     _keep(states, image.to(states.dtype), cache_seqlens)
-    if conv_state_indices is not None:
-        conv_state[conv_state_indices.long()] = states
+    if of_more:
+        of_more.put_back(states)
+        y = y.masked_fill(of_more.are_padding[:, None, None], 0)
     return y.squeeze(-1) if x.dim() == 2 else y
+
+
+class _Chosen:
+    """Some of the states in a tensor of more, by their numbers; those with a negative one are padding.
+
+    Nothing depends on how many are padding, so that no device has to be waited for: the state of another sequence is
+    written once more in their place, or that which is there, if all are padding."""
+
+    def __init__(self, everything: Tensor, numbers: Tensor) -> None:
+        self.are_padding = numbers < 0
+        self._first = (~self.are_padding).int().argmax(0, keepdim=True)
+        self._everything = everything
+        self._numbers = torch.where(self.are_padding, numbers[self._first].clamp(min=0), numbers)
+
+    def states(self) -> Tensor:
+        return self._everything[self._numbers]
+
+    def put_back(self, states: Tensor) -> None:
+        are_padding = self.are_padding[:, None, None]
+        kept = torch.where(are_padding[self._first], self._everything[self._numbers], states)
+        self._everything[self._numbers] = torch.where(are_padding, kept[self._first], states)
 
 
 def _before(states: Tensor, seen: Tensor | None, *, count: int) -> Tensor:
@@ -66,9 +106,10 @@ def _before(states: Tensor, seen: Tensor | None, *, count: int) -> Tensor:
 def _convolved(x: Tensor, before: Tensor, weight: Tensor, bias: Tensor | None, activation: str | None) -> Tensor:
     length, taps = x.shape[2], weight.shape[1]
     if length >= _MANY:
-        y = causal_conv1d(x, weight, bias, initial_states=before, activation=activation)
+        dtype = torch.promote_types(x.dtype, weight.dtype)  # which it is cast to
+        y = causal_conv1d(x.to(dtype), weight, bias, initial_states=before.to(dtype), activation=activation)
         assert isinstance(y, Tensor), "no final states are returned"
-        return y
+        return y.to(x.dtype)
     dtype = torch.promote_types(x.dtype, torch.float32)
     windows = torch.cat([before, x], 2).unfold(2, taps, 1)  # (B, C, N, K)
     z = (windows.to(dtype) * weight.to(dtype)[:, None]).sum(-1)

@@ -56,6 +56,50 @@ def test_states_of_other_sequences_stay():
     assert torch.equal(states[others], before[others])
 
 
+@pytest.mark.parametrize("chosen", [[-1, 4, -1], [2, -1, 0], [-1, -1, -1]])
+@pytest.mark.parametrize("ring", [False, True])
+@pytest.mark.parametrize("length", [0, 1, 20])
+def test_padding_changes_no_state(chosen, ring, length):
+    x = torch.randn(3, 5, length) if length else torch.randn(3, 5)
+    weight, states = torch.randn(5, 4), torch.randn(5, 5, 3)
+    before, seen = states.clone(), torch.tensor([1, 5, 2]) if ring else None
+    given = {"cache_seqlens": seen, "conv_state_indices": torch.tensor(chosen, dtype=torch.int32)}
+    y = dwconv.causal_conv1d_update(x, states, weight, torch.randn(5), "silu", **given)
+    for number in range(5):
+        assert torch.equal(states[number], before[number]) is (number not in chosen)
+    for each, number in enumerate(chosen):
+        if number < 0:
+            assert not y[each].any()
+            continue
+        state = before[number][None].clone()
+        at = seen[each : each + 1] if ring else None
+        dwconv.causal_conv1d_update(x[each : each + 1], state, weight, cache_seqlens=at)
+        assert torch.equal(states[number], state[0])
+        assert y[each].all()
+
+
+@pytest.mark.parametrize("length", [3, 20])
+@pytest.mark.parametrize("of_weight", [torch.float32, torch.bfloat16])
+def test_autocast_and_wide_weights_leave_the_type(length, of_weight):
+    x, weight = torch.randn(2, 5, length).bfloat16(), torch.randn(5, 4).to(of_weight)
+    states = [torch.randn(2, 5, 3).bfloat16()] * 2
+    expected = by_elements(x.double(), states[0].double(), weight.double(), None, None).bfloat16()
+    for enabled, state in zip((False, True), states, strict=True):
+        with torch.autocast("cpu", torch.float16, enabled=enabled):
+            y = dwconv.causal_conv1d_update(x, state.clone(), weight)
+        torch.testing.assert_close(y, expected, rtol=0.0079, atol=1e-6)
+
+
+def test_compiled_code_skips_padding_under_autocast():
+    x, weight, chosen = torch.randn(2, 5), torch.randn(5, 4), torch.tensor([3, -1])
+    states = [torch.ones(4, 5, 3) for _ in range(2)]
+    compiled = torch.compile(dwconv.causal_conv1d_update, backend="aot_eager", fullgraph=True)
+    with torch.autocast("cpu", torch.bfloat16):
+        y = compiled(x, states[0], weight, conv_state_indices=chosen)
+    assert torch.equal(y, dwconv.causal_conv1d_update(x, states[1], weight, conv_state_indices=chosen))
+    assert torch.equal(*states) and y.dtype == x.dtype
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
 def test_types(dtype):
     x, state, weight = torch.randn(2, 5, dtype=dtype), torch.randn(2, 5, 3, dtype=dtype), torch.randn(5, 4)
