@@ -43,8 +43,11 @@ SHARED_EVERY_S = 120.0
 FETCH_TIMEOUT_S = 300.0
 
 # glibc gives big buffers back to the system after every call; the page faults that follow cost more than
-# a depthwise convolution. Both sides of every comparison run under these settings.
+# a depthwise convolution. And a freed result seldom makes room for the next one, which is aligned: what is left beside
+# it is kept apart for small objects, so that results go to two or more places in turn, and together do not fit into a
+# cache that holds one; to how many is chance. Both sides of every comparison run under these settings.
 ALLOCATOR_ENVIRONMENT = {
+    "GLIBC_TUNABLES": "glibc.malloc.tcache_count=0",
     "MALLOC_MMAP_MAX_": "0",
     "MALLOC_TRIM_THRESHOLD_": "8589934592",
     "MALLOC_TOP_PAD_": "268435456",

@@ -163,9 +163,19 @@ class Faulty:
         return {
             "threads": os.environ["OMP_NUM_THREADS"],
             "malloc": os.environ["MALLOC_MMAP_MAX_"],
+            "tunables": os.environ["GLIBC_TUNABLES"],
             "parent": psutil.Process().ppid(),
             "looks for garbage": gc.isenabled() and gc.get_freeze_count() > 0,  # but not among what was imported
         }
+
+    def places_of_results(self):
+        """In how many places large tensors lie that are made and freed, one after the other; of each size."""
+        import torch
+
+        sizes = (1_000_000, 1_000_004, 3_612_672, 999_983, 2_000_016)
+        makers = (torch.empty, torch.zeros(8).new_empty, lambda size: torch.ones(1).expand(size).clone())
+        taken = [[make(size).data_ptr() for _ in range(60)] for size in sizes for make in makers]
+        return [len(set(places[20:])) for places in taken]
 
 
 class Sleeper:

@@ -8,6 +8,7 @@ import contextlib
 import fcntl
 import gc
 import os
+import platform
 import signal
 import subprocess
 import sys
@@ -42,9 +43,16 @@ def test_answers_apart_from_the_terminal_and_lives_on(faulty):
     assert first["setup"] == "fine" and first["pid"] != os.getpid()
     assert faulty.call("print_noise", timeout_s=10) == "quiet"
     assert faulty.call("be_hard_to_interrupt", timeout_s=10) == (True, True)
-    expected = {"threads": "2", "malloc": "0", "parent": os.getpid(), "looks for garbage": True}
+    tunables = "glibc.malloc.tcache_count=0"
+    expected = {"threads": "2", "malloc": "0", "tunables": tunables, "parent": os.getpid(), "looks for garbage": True}
     assert faulty.call("environment", timeout_s=10) == expected
     assert faulty.call("answer", timeout_s=10) == first and faulty.starts == 1
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="these are settings of glibc")
+def test_results_lie_where_the_last_ones_lay(faulty):
+    """Else a call finds more in the caches than the one that it is compared to."""
+    assert set(faulty.call("places_of_results", timeout_s=60)) == {1}
 
 
 def test_an_exception_costs_the_request_only(faulty):
