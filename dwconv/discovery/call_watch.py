@@ -112,9 +112,8 @@ class CallWatch:
         }
         """The layer that a weight is of: others may call a function on it."""
         self._converted = {name for module, name in self._names.items() if module in converted}
-        self._inside = [""]
-        self._given: list[object] = [()]
-        """What the modules that are running were called with."""
+        self._running: list[tuple[nn.Module | None, str, object]] = [(None, "", ())]
+        """The modules that are running, with their names, and what they were called with."""
         self.ran: dict[str, FirstCall] = {}
         self._waiting: dict[object, list[tuple[object, WatchedCall]]] = defaultdict(list)
         """Calls whose backward pass may come, by the sizes of their op, with the addresses of its tensors."""
@@ -139,17 +138,23 @@ class CallWatch:
         self._entered.close()
 
     def _enter_module(self, module: nn.Module, inputs: object) -> None:
-        self._inside.append(self._names.get(module, self._inside[-1]))
-        self._given.append(inputs)
+        self._running.append((module, self._names.get(module, self._inside), inputs))
 
-    def _leave_module(
-        self, module: nn.Module, inputs: tuple[Any, ...], keywords: Mapping[str, Any], outputs: object
-    ) -> None:
+    def _leave_module(self, module: nn.Module, inputs: tuple[Any, ...], *ended: Any) -> None:
+        """``ended``: the keyword arguments and the result; the result alone where an error ends the call, which the
+        model may handle, and go on."""
         name = self._names.get(module)
-        if name is not None and name not in self.ran:
+        if len(ended) == 2 and name is not None and name not in self.ran:
+            keywords, outputs = ended
             self.ran[name] = FirstCall.of(module, inputs, keywords, outputs)
-        self._inside.pop()
-        self._given.pop()
+        entered = [place for place, (running, _, _) in enumerate(self._running) if running is module]
+        if entered:  # not if a hook before ours raised the error
+            del self._running[entered[-1]]
+
+    @property
+    def _inside(self) -> str:
+        """The name of the module that is running."""
+        return self._running[-1][1]
 
     # -- what the two modes find ---------------------------------------------------------------------------------------
 
@@ -157,7 +162,8 @@ class CallWatch:
         self, run: Callable[[], Tensor], given: CallArguments | TransposedArguments, *, is_ours: bool
     ) -> Tensor:
         """A call of ``conv1d``, ``conv_transpose1d`` or the like, PyTorch's or dwconv's; its result."""
-        layer, inputs = self._pad_the_same.get(self._inside[-1]), self._given[-1]
+        _, inside, inputs = self._running[-1]
+        layer = self._pad_the_same.get(inside)
         if layer and isinstance(given, CallArguments) and isinstance(inputs, tuple) and inputs:
             given = _with_its_padding(layer, given, inputs[0])
         if is_ours:  # first: it raises what the function itself would
@@ -174,7 +180,7 @@ class CallWatch:
             problem,
             given.input.device,
             weight=given.weight,
-            is_functional=not is_ours and self._inside[-1] not in self._converted,
+            is_functional=not is_ours and inside not in self._converted,
             is_transposed=is_transposed,
         )
         if isinstance(given, CallArguments) and is_causal(given):
@@ -225,7 +231,7 @@ class CallWatch:
         is_functional: bool = False,
         is_transposed: bool = False,
     ) -> WatchedCall:
-        caller = self._inside[-1]
+        caller = self._inside
         forward: Pass = TRANSPOSED["fprop"] if is_transposed else "fprop"
         watched = WatchedCall(
             name=caller if caller in self._layers else self._layer_of(weight) or caller,

@@ -15,7 +15,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import distributions, nn
-from torch.nn.modules.module import _global_forward_hooks
+from torch.nn.modules.module import _global_forward_hooks, register_module_forward_pre_hook
 from torch.utils.checkpoint import checkpoint
 
 import dwconv
@@ -175,6 +175,54 @@ def test_a_converted_model_gives_the_same_answer_and_no_warning(logs, make, shap
         assert discover(converted, x) == lowered
     assert {layer.problem.dtype for layer in lowered.layers} == {torch.bfloat16}
     assert [layer.passes for layer in lowered.layers] == [layer.passes for layer in found.layers]
+
+
+class Fails(nn.Module):
+    def forward(self, x):
+        raise ValueError("the layer's own error")
+
+
+class GoesOn(nn.Module):
+    """Calls a layer that fails, handles the error, and goes on without it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fails = nn.Sequential(nn.Conv2d(3, 3, 3, groups=3), nn.Sequential(Fails()))
+        self.w = nn.Parameter(torch.randn(3, 1, 3, 3))
+        self.last = nn.Conv2d(3, 3, 3, groups=3)
+
+    def forward(self, x):
+        try:
+            self.fails(x)
+        except ValueError:
+            return self.last(F.conv2d(x, self.w, groups=3))
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("by", ["the layer", "a hook after it", "a hook of all modules before it"])
+def test_a_model_that_handles_an_error_goes_on_under_its_own_names(by):
+    def fail(module, *_):
+        if isinstance(module, Fails):
+            raise ValueError("the hook's own error")
+
+    model, hooks = GoesOn(), nullcontext()
+    if by == "a hook after it":
+        model.fails[1][0].forward = lambda x: x
+        hooks = model.fails[1][0].register_forward_hook(fail)
+    elif by == "a hook of all modules before it":
+        hooks = register_module_forward_pre_hook(fail)
+    with hooks:
+        layers = discover(model, IMAGE).layers
+    assert [(layer.name, layer.caller) for layer in layers] == [("fails.0", "fails.0"), ("", ""), ("last", "last")]
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("blocks", [None, False], ids=["blocks", "no blocks"])
+def test_an_error_of_the_model_comes_alone(blocks):
+    model = nn.Sequential(nn.Conv2d(3, 3, 3, groups=3), nn.Sequential(nn.BatchNorm2d(3), Fails()))
+    with pytest.raises(ValueError, match="the layer's own error"):
+        dwconv.convert(model, IMAGE, blocks=blocks)
+    assert type(model[0]) is nn.Conv2d
 
 
 def test_frozen_weights_have_no_wgrad_and_inference_no_gradients():
