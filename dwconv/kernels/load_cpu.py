@@ -11,8 +11,8 @@ from typing import Any
 from dwconv.errors import BuildError
 from dwconv.kernels.artifact import BATCH, Argument, Artifact, Extent, size_names
 from dwconv.kernels.llvm import module_of
+from dwconv.system.bytes_as_file import bytes_as_file
 from dwconv.system.openmp import openmp_is_here
-from dwconv.system.private_files import in_memory
 
 ANY_NUMBER = 2**31 - 1
 """Of threads."""
@@ -60,7 +60,7 @@ def load_library(library: bytes) -> tuple[Callable[..., Any], int]:
     if not openmp_is_here():
         raise BuildError("this PyTorch brings no OpenMP runtime with GNU's entry points; its Linux packages do")
     try:
-        with in_memory(library, name=ENTRY) as path:
+        with bytes_as_file(library, name=ENTRY) as path:
             loaded = ctypes.CDLL(path, mode=ctypes.RTLD_LOCAL)
         run = loaded[ENTRY]
     except (OSError, AttributeError) as error:

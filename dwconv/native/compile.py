@@ -23,7 +23,7 @@ from dwconv import settings
 from dwconv.errors import BuildError
 from dwconv.native.build_once import Build, made_once, note_failure
 from dwconv.system import forks, private_files
-from dwconv.system.private_files import in_memory
+from dwconv.system.bytes_as_file import bytes_as_file
 
 _NAME = "dwconv_native"
 _SOURCES = (
@@ -177,7 +177,7 @@ _END_S = 5.0
 
 def load(content: bytes) -> Any:
     """Raises ImportError if it cannot be loaded, BuildError at the end of the process."""
-    with _loading, in_memory(content, name=_NAME) as path:
+    with _loading, bytes_as_file(content, name=_NAME) as path:
         if _ends:
             raise BuildError("this process ends")
         spec = importlib.util.spec_from_file_location(_NAME, path, loader=ExtensionFileLoader(_NAME, path))
