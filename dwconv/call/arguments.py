@@ -16,7 +16,7 @@ from torch import Tensor
 from dwconv.errors import InvalidArgument, InvalidCall, InvalidWorkload
 from dwconv.problems import pytorch
 from dwconv.problems.as_written import resolve_padding
-from dwconv.problems.problem import Problem
+from dwconv.problems.problem import Problem, lies_channels_last
 from dwconv.problems.workload import SIDES, Layout, by
 
 Size = int | Sequence[int]
@@ -263,23 +263,6 @@ def layout_of_result(x: Tensor, w: Tensor) -> Layout:
     if x.dim() == 5 and x.dtype is torch.float64:
         return "nchw"
     return "nhwc" if lies_channels_last(x) or lies_channels_last(w) else "nchw"
-
-
-def lies_channels_last(tensor: Tensor) -> bool:
-    """PyTorch's rule, which looks at the strides; they decide also where a size of 1 leaves it open."""
-    return are_channels_last(tensor.shape, tensor.stride())
-
-
-def are_channels_last(sizes: Sequence[int], strides: Sequence[int]) -> bool:
-    """Whether an image of these sizes and strides lies so."""
-    if strides[1] == 0:
-        return False
-    least = 0
-    for axis in (1, *range(len(sizes) - 1, 1, -1), 0):
-        if sizes[axis] == 0 or strides[axis] < least or (axis == 0 and least == strides[1]):
-            return False
-        least = strides[axis] * sizes[axis]
-    return True
 
 
 # -- numbers ---------------------------------------------------------------------------------------------------------

@@ -19,7 +19,6 @@ from torch import Tensor
 from torch.utils._python_dispatch import _disable_current_modes
 
 from dwconv.call import block_ops
-from dwconv.call.arguments import are_channels_last, lies_channels_last
 from dwconv.call.block_tensors import batch_norms_of, is_layer_norm, results_of
 from dwconv.call.call_plan import CallPlan, plan_for
 from dwconv.dispatch import knowledge
@@ -28,7 +27,7 @@ from dwconv.kernels.operand import dense_strides
 from dwconv.problems import pytorch
 from dwconv.problems.as_written import tensorflow_padding
 from dwconv.problems.block import Activation, Block, LayerNorm, Norm, Statistics
-from dwconv.problems.problem import Problem
+from dwconv.problems.problem import Problem, are_channels_last, lies_channels_last
 
 Ints = tuple[int, ...]
 

@@ -19,16 +19,7 @@ from torch.autograd import Function
 from torch.overrides import handle_torch_function, has_torch_function_variadic
 
 from dwconv.call import functional
-from dwconv.call.arguments import (
-    KERNELS,
-    Call,
-    CallArguments,
-    Size,
-    image_of,
-    is_autocast,
-    lies_channels_last,
-    lowered,
-)
+from dwconv.call.arguments import KERNELS, Call, CallArguments, Size, image_of, is_autocast, lowered
 from dwconv.call.call_plan import plan_for
 from dwconv.call.fast_path import differentiable
 from dwconv.call.gradients import wanted
@@ -37,7 +28,7 @@ from dwconv.call.watchers import is_watched_backward, is_watched_beside_autocast
 from dwconv.errors import InvalidArgument, InvalidCall
 from dwconv.kernels.kernel import Kernel
 from dwconv.kernels.operand import MOST_ELEMENTS
-from dwconv.problems.problem import Problem
+from dwconv.problems.problem import Problem, lies_channels_last
 from dwconv.problems.workload import PASSES, Pass, by
 
 

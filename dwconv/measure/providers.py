@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from dwconv.measure.clock.timing import GLANCE, Call, Clock, time_in_turns
 from dwconv.problems import pytorch
 from dwconv.problems.block import NOTHING, Block
-from dwconv.problems.problem import Problem, memory_format
+from dwconv.problems.problem import Problem, lies_channels_last, memory_format
 from dwconv.problems.workload import LAYOUTS, Layout, Pass, Workload
 
 # What PyTorch's choice of a backend is called here; the rest goes by the name of PyTorch.
@@ -78,7 +78,7 @@ def pytorch_call(workload: Workload, *inputs: torch.Tensor) -> Callable[[], Any]
     """PyTorch's operator for the pass on these inputs, in whatever layout they have, as a call runs it where no kernel
     is faster; a causal convolution as its users write it, without a copy. It returns the result, or dw and dbias. A
     gradient of an activation has its sums from the forward pass, which PyTorch's keeps; so has that of a block."""
-    layout: Layout = "nhwc" if _lies_channels_last(inputs[0]) else "nchw"
+    layout: Layout = "nhwc" if lies_channels_last(inputs[0]) else "nchw"
     beyond = _padded_beyond(workload)
     problem = dataclasses.replace(Problem.of(_padded_alike(workload, beyond)), layout=layout)
     named = dict(zip(workload.inputs, inputs, strict=True))
@@ -223,7 +223,3 @@ def _library(workload: Workload, layout: Layout, *, device: torch.device) -> str
     except (AttributeError, RuntimeError, TypeError):  # private, so it may change
         return "pytorch"
     return _LIBRARIES.get(str(backend).rpartition(".")[2], "pytorch")
-
-
-def _lies_channels_last(tensor: torch.Tensor) -> bool:
-    return tensor.movedim(1, -1).is_contiguous() and not tensor.is_contiguous()

@@ -6,6 +6,7 @@ A Workload is what can have kernels. A Problem may be of any type, and of an emp
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -21,6 +22,24 @@ _CHANNELS_LAST = {2: torch.channels_last, 3: torch.channels_last_3d}
 def memory_format(layout: Layout, *, axes: int) -> torch.memory_format:
     """Of images with ``axes`` axes besides batch and channels."""
     return _CHANNELS_LAST[axes] if layout == "nhwc" else torch.contiguous_format
+
+
+def lies_channels_last(image: torch.Tensor) -> bool:
+    """Whether PyTorch's op takes an image, or a weight, for channels_last: by its strides. They decide also where a
+    size of 1 leaves it open."""
+    return are_channels_last(image.shape, image.stride())
+
+
+def are_channels_last(sizes: Sequence[int], strides: Sequence[int]) -> bool:
+    """Whether an image of these sizes and strides lies so."""
+    if strides[1] == 0:
+        return False
+    least = 0
+    for axis in (1, *range(len(sizes) - 1, 1, -1), 0):
+        if sizes[axis] == 0 or strides[axis] < least or (axis == 0 and least == strides[1]):
+            return False
+        least = strides[axis] * sizes[axis]
+    return True
 
 
 @dataclass(frozen=True, kw_only=True)
