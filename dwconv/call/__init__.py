@@ -28,7 +28,7 @@
                    passes        one pass: on the tuned kernel of the plan, or on dwconv.problems.pytorch
                      │
                    call_plan     which kernel runs which pass, or both gradients: dispatch decides
-                     │
+                     │           (first_decisions: for a call of a new size, with the warnings)
                      ├──► plan_kernels ──► process_kernels    the kernels that this process has, each checked
                      ├──► background_builds ──► background_process ──► background_worker
                      │           │                                 built in other processes while PyTorch's op runs

@@ -6,11 +6,9 @@ training step: PyTorch's own op runs instead. The exception is an unmeasured wor
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import logging
 import time
-from collections.abc import Collection, Mapping, Set
+from collections.abc import Collection, Set
 from typing import TYPE_CHECKING
 
 import torch
@@ -19,29 +17,26 @@ from torch import Tensor
 from dwconv import native, settings
 from dwconv.call import background_builds, process_kernels, spending, untuned_warnings
 from dwconv.call.arriving import Arriving, as_far_as_built, kernels_of, layer_of, of_layer
+from dwconv.call.first_decisions import first_decisions
 from dwconv.call.plan_kernels import PlanKernels, chosen
 from dwconv.call.tally import Tally
-from dwconv.call.untuned_warnings import is_first, untuned, warn_of_first
-from dwconv.dispatch import legality, locked
+from dwconv.call.untuned_warnings import untuned, warn_of_untuned
+from dwconv.dispatch import locked
 from dwconv.dispatch.advantage import saves_us
 from dwconv.dispatch.at_all_sizes import AtAllSizes
-from dwconv.dispatch.decide import on_pytorch
 from dwconv.dispatch.decision import DispatchDecision
 from dwconv.dispatch.kernel_state import KernelState, OfAnySize
 from dwconv.dispatch.knowledge import database
 from dwconv.dispatch.of_problem import decisions
 from dwconv.dispatch.times_at_any_size import nearest_of_any_size
-from dwconv.errors import InvalidConfig, InvalidWorkload, Untuned, warn
-from dwconv.problems.as_written import tune_command
+from dwconv.errors import Untuned
 from dwconv.problems.problem import Problem
 from dwconv.problems.target import Target
-from dwconv.problems.workload import PASSES, Pass
+from dwconv.problems.workload import Pass
 from dwconv.system import versions
 
 if TYPE_CHECKING:
     from dwconv.call.background_process import BackgroundProcess
-
-_log = logging.getLogger(__name__)
 
 MOST_PLANS = 10_000
 """Sizes to remember at a time."""
@@ -87,8 +82,8 @@ class CallPlan:
             self._note_any_size(each)
             if target is not None and is_for_one_size(each):
                 process_kernels.state.note_prediction(problem.workload(pass_), target)
-        if not self.is_open:
-            self._warn_of_untuned()
+        if target is not None and not self.is_open and not self._refused:
+            warn_of_untuned(problem, decisions, decide=lambda *call: decisions_for(*call)[0])
 
     def resized(self, problem: Problem) -> CallPlan:
         """This plan at another size of the layer, where the same kernels run: nothing is decided or built."""
@@ -175,38 +170,6 @@ class CallPlan:
             of_layer.append(OfAnySize(candidate=candidate, expected=decision.expected))
             process_kernels.state.changes += 1
 
-    def _warn_of_untuned(self) -> None:
-        """Warn of the first untuned layer. No warning for predicted kernels: ``explain`` names the command. None for
-        epilogues and blocks: without a kernel the plan without one runs."""
-        if self.target is None or self._refused or self.problem.epilogue != "none" or self.problem.block:
-            return
-        sizes = untuned_warnings.sizes_of(self.problem)
-        if sizes in _met:
-            return
-        _met.add(sizes)
-        if refused := [pass_ for pass_, each in self.decisions.items() if each.too_many_sizes]:
-            self._warn_of_many_sizes(refused[0])
-        slow = untuned_warnings.left_to_pytorch(self.decisions)
-        if slow and (message := untuned_warnings.of_an_example(sizes, _slow_passes)):
-            is_first("untuned")
-            warn(message)
-        elif slow:
-            warn_of_first("untuned", untuned(self.problem, slow, fate="run on PyTorch's own op"))
-
-    def _warn_of_many_sizes(self, pass_: Pass) -> None:
-        """Warn that further sizes of a layer run on PyTorch's op."""
-        warn_of_first(
-            "sizes",
-            f"{self.problem} and further sizes of this layer run on PyTorch's own op: "
-            f"{self.decisions[pass_].reason}; pad to fewer sizes, or tune those that matter: "
-            f"{tune_command(self.problem.workload('fprop'), PASSES)}",
-        )
-
-
-def _slow_passes(problem: Problem, device: torch.device) -> Collection[Pass]:
-    found = decisions_for(problem, device)[0]
-    return () if any(each.is_open for each in found.values()) else untuned_warnings.left_to_pytorch(found)
-
 
 def is_for_one_size(decision: DispatchDecision) -> bool:
     """True if it was predicted, and not of a kernel of any size."""
@@ -226,7 +189,7 @@ def plan_for(problem: Problem, device: torch.device, *, needs: Set[Pass] | None 
                 _plans.clear()
                 of_layer.clear()
                 _at_all_sizes.clear()
-                _met.clear()
+                untuned_warnings.forget_sizes()
             sizeless = dataclasses.replace(problem, input_shape=problem.input_shape[:2]), *key[1:]
             found = _as_at_other_sizes(problem, sizeless) or _new_plan(problem, device, sizeless=sizeless, needs=needs)
             _plans[key] = found
@@ -282,41 +245,12 @@ def decide_open_plans() -> bool:
 
 
 def _new_plan(problem: Problem, device: torch.device, *, sizeless: _Sizeless, needs: Set[Pass] | None) -> CallPlan:
-    settings.untuned()  # what these two raise is meant for the user; other errors of deciding stop no training step
-    settings.nan()
-    lock = locked.current()
-    later = settings.untuned() == "predict" and lock is None and not locked.agreed_on(problem, device)
-    with contextlib.suppress(InvalidWorkload):  # of another type: PyTorch's op runs
-        for pass_ in problem.passes if layer_of(problem, device) else ():
-            process_kernels.state.meet(problem.workload(pass_))
-    made, reason = (
-        (None, process_kernels.ABANDONED)
-        if process_kernels.lock.abandoned
-        else process_kernels.attempt(lambda: decisions(problem, device, state=process_kernels.state, later=later))
-    )
-    if made is None and is_first(reason):
-        warn(f"everything runs on PyTorch's own op: {reason}")
-    chosen, target = made or (dict.fromkeys(problem.passes, DispatchDecision(provider="pytorch", reason=reason)), None)
-    if lock and lock.other_versions and is_first(lock.other_versions):
-        warn(f"DWCONV_LOCK={lock.path} was made with {lock.other_versions}: bits may differ")
-    if lock and target and (threads := lock.other_threads(problem, target)) and is_first("threads of the lock"):
-        warn(
-            f"DWCONV_LOCK={lock.path} was made with {threads} threads, and PyTorch has {torch.get_num_threads()} here: "
-            f"kernels give the same bits, PyTorch's own ops may not; torch.set_num_threads({threads}) runs the same"
-        )
-    if reasons := [each.reason for each in chosen.values() if each.is_not_as_locked]:
-        warn_of_first("lock", f"{problem} runs on PyTorch's own op: {reasons[0]}")
-    for damage in database().problems if target and not lock else ():
-        if is_first(damage):
-            warn(damage)
-    if later and target:
-        chosen = _at_first_size(chosen, problem, target, device)
-    unneeded = _unneeded(chosen, needs)
-    chosen |= {pass_: on_pytorch(UNNEEDED) for pass_ in unneeded}
-    plan = CallPlan(problem, device, decisions=chosen, target=target)
-    plan.unneeded = unneeded
-    if later and problem.epilogue == "none" and not problem.block and versions.can_build():
+    first = first_decisions(problem, device, needs=needs)
+    plan = CallPlan(problem, device, decisions=first.made, target=first.target)
+    plan.unneeded = first.unneeded
+    if first.later and problem.epilogue == "none" and not problem.block and versions.can_build():
         plan.until_ready()
+    target = first.target
     if target and not plan.is_open:
         decided, _ = process_kernels.attempt(
             lambda: AtAllSizes.of(problem, plan.decisions, target=target, broken=process_kernels.state.broken)
@@ -324,41 +258,6 @@ def _new_plan(problem: Problem, device: torch.device, *, sizeless: _Sizeless, ne
         if decided:
             _at_all_sizes.setdefault(sizeless, []).append((decided, plan))
     return plan
-
-
-def _unneeded(made: Mapping[Pass, DispatchDecision], needs: Set[Pass] | None) -> frozenset[Pass]:
-    """Passes of which nothing is known, and which calls do not need, as the first layer of a model no gradient of its
-    input: kernels of the others run without them."""
-    is_known = any(each.provider == "dwconv" for each in made.values())
-    if needs is None or not is_known:
-        return frozenset()
-    return frozenset(pass_ for pass_, each in made.items() if each.is_open and pass_ not in needs)
-
-
-def _at_first_size(
-    made: dict[Pass, DispatchDecision], problem: Problem, target: Target, device: torch.device
-) -> dict[Pass, DispatchDecision]:
-    """A kernel of any size that is not built yet takes three times as long to build as the same for one size, which
-    runs until the layer has come with a second one, or several layers share it."""
-    from dwconv.schedules.template import Candidate, fitting
-
-    found = dict(made)
-    for pass_, each in made.items():
-        known = chosen(problem, each)
-        if problem.block or not (known and known[0].workload.any_size and each.record):
-            continue
-        workload = dataclasses.replace(problem.workload(pass_), bias=known[0].workload.bias)
-        is_shared = (
-            workload.layer_kind in process_kernels.state.shared_kinds
-            or process_kernels.state.meets_several_sizes(workload)
-        )
-        if not (is_shared or process_kernels.is_ready(*known, device)):
-            with contextlib.suppress(InvalidConfig):
-                space = fitting(known[0].config.template, workload, target).space(workload, target)
-                config = space.nearest(known[0].config)
-                legality.check(Candidate(workload, config), target, broken=process_kernels.state.broken)
-                found[pass_] = dataclasses.replace(each, workload=workload, config=config)
-    return found
 
 
 def _saved_s() -> float:
@@ -387,7 +286,6 @@ def forget() -> None:
         _plans.clear()
         of_layer.clear()
         _at_all_sizes.clear()
-        _met.clear()
         untuned_warnings.forget()
         database.cache_clear()
         locked.read.cache_clear()
@@ -397,11 +295,8 @@ def forget() -> None:
         process_kernels.forget()
 
 
-UNNEEDED = "no call has needed it"
 _Sizeless = tuple[Problem, torch.device, int]
 """With its batch, and without a size; the device, and PyTorch's threads."""
 _plans: dict[tuple[Problem, torch.device, int], CallPlan] = {}
 _at_all_sizes: dict[_Sizeless, list[tuple[AtAllSizes, CallPlan]]] = {}
 """What was decided of layers for all their sizes, with the first plan of each."""
-_met: set[str] = set()
-"""``Workload.batchless_key`` of all that plans were made for, tuned or not."""

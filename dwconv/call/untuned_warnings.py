@@ -12,7 +12,7 @@ from dwconv.dispatch.decision import DispatchDecision
 from dwconv.errors import warn
 from dwconv.problems.as_written import tune_command
 from dwconv.problems.problem import Problem
-from dwconv.problems.workload import Pass
+from dwconv.problems.workload import PASSES, Pass
 from dwconv.system import versions
 
 _MOST_NAMED = 3
@@ -34,6 +34,34 @@ _examples: list[dict[str, list[LayerOfExample]]] = []
 """The layers of each example whose untuned ones were not counted yet, by ``sizes_of`` their problems."""
 _named: set[str] = set()
 """The warnings that were given."""
+_met: set[str] = set()
+"""``sizes_of`` all that plans were made for, tuned or not."""
+
+
+def warn_of_untuned(
+    problem: Problem,
+    decisions: Mapping[Pass, DispatchDecision],
+    *,
+    decide: Callable[[Problem, torch.device], Mapping[Pass, DispatchDecision]],
+) -> None:
+    """Warn of the first layer that is untuned; of one of an example, with all others that ``decide`` leaves untuned. No
+    warning for predicted kernels: ``explain`` names the command. None for epilogues and blocks: without a kernel the
+    plan without one runs."""
+    if problem.epilogue != "none" or problem.block or (sizes := sizes_of(problem)) in _met:
+        return
+    _met.add(sizes)
+    if refused := [each for each in decisions.values() if each.too_many_sizes]:
+        warn_of_first(
+            "sizes",
+            f"{problem} and further sizes of this layer run on PyTorch's own op: {refused[0].reason}; pad to fewer "
+            f"sizes, or tune those that matter: {tune_command(problem.workload('fprop'), PASSES)}",
+        )
+    slow = _left_to_pytorch(decisions)
+    if slow and (message := _of_an_example(sizes, decide)):
+        is_first("untuned")
+        warn(message)
+    elif slow:
+        warn_of_first("untuned", untuned(problem, slow, fate="run on PyTorch's own op"))
 
 
 def untuned(problem: Problem, decisions: Mapping[Pass, DispatchDecision], *, fate: str) -> str:
@@ -43,7 +71,7 @@ def untuned(problem: Problem, decisions: Mapping[Pass, DispatchDecision], *, fat
     return f"{', '.join(decisions)} of {problem} {fate}: {reasons}; tune them{versions.where_to_tune()}: {command}"
 
 
-def left_to_pytorch(decisions: Mapping[Pass, DispatchDecision]) -> dict[Pass, DispatchDecision]:
+def _left_to_pytorch(decisions: Mapping[Pass, DispatchDecision]) -> dict[Pass, DispatchDecision]:
     """Those of passes that are untuned, and not only of too many sizes."""
     return {
         pass_: each
@@ -67,14 +95,19 @@ def expect(layers: Iterable[LayerOfExample]) -> None:
         del _examples[:-_MOST_EXAMPLES]
 
 
-def of_an_example(sizes: str, slow_passes: Callable[[Problem, torch.device], Collection[Pass]]) -> str:
+def _of_an_example(sizes: str, decide: Callable[[Problem, torch.device], Mapping[Pass, DispatchDecision]]) -> str:
     """The warning that counts the untuned layers of the example that has a layer of these sizes; empty if no example
-    has one, and if it is the only one. ``slow_passes``: those that an untuned layer leaves to PyTorch's op."""
+    has one, and if it is the only one."""
+
+    def slow_passes(layer: LayerOfExample) -> Collection[Pass]:
+        found = decide(layer.problem, layer.device)
+        return () if any(each.is_open for each in found.values()) else _left_to_pytorch(found)
+
     example = next((each for each in _examples if sizes in each), None)
     if example is None:
         return ""
     _examples.remove(example)
-    slow = {key: slow_passes(alike[0].problem, alike[0].device) for key, alike in example.items()}
+    slow = {key: slow_passes(alike[0]) for key, alike in example.items()}
     counts = {
         layer.name or "(the model itself)": len({*slow[key]} & {*layer.passes})
         for key, alike in example.items()
@@ -116,6 +149,12 @@ def warn_once(message: str) -> None:
         warn(message)
 
 
+def forget_sizes() -> None:
+    """Forget which sizes plans were made for."""
+    _met.clear()
+
+
 def forget() -> None:
     """Give all warnings again."""
     _named.clear()
+    forget_sizes()

@@ -115,7 +115,7 @@ def test_without_a_cache_kernels_are_built_and_one_line_says_that_they_are_not_k
 @pytest.mark.parametrize(
     "error", [AssertionError(), ImportError("no libtvm.so")], ids=["AssertionError", "ImportError"]
 )
-@pytest.mark.parametrize("where", ["dwconv.kernels.kernel.Kernel.load", "dwconv.call.call_plan.decisions"])
+@pytest.mark.parametrize("where", ["dwconv.kernels.kernel.Kernel.load", "dwconv.call.first_decisions.decisions"])
 def test_no_error_of_choosing_or_building_stops_a_training_step(logs, said, monkeypatch, where, error):
     plant(logs / "log.jsonl", [WORKLOAD], baseline_us=1e6)
 

@@ -11,7 +11,7 @@ import torch
 from torch.nn import functional as F
 
 import dwconv
-from dwconv.call import call_plan, process_kernels
+from dwconv.call import first_decisions, process_kernels
 from dwconv.call.call_plan import kernel_state, plan_for
 from dwconv.dispatch import locked
 from dwconv.dispatch.decide import decide, decide_on
@@ -131,7 +131,7 @@ def test_what_is_decided_once_for_all_sizes_is_what_each_would_be_decided(logs, 
     """Two kernels of any size, faster on images of 14×14 pixels and more; and one that was built for 36×36."""
     decided = []
     monkeypatch.setattr(
-        call_plan, "decisions", lambda *given, **more: decided.append(given) or decisions(*given, **more)
+        first_decisions, "decisions", lambda *given, **more: decided.append(given) or decisions(*given, **more)
     )
 
     def anew(plans):
@@ -169,7 +169,7 @@ def test_what_was_decided_for_all_sizes_holds_as_long_as_the_settings_do(logs, m
     write(logs, *(any_size_tuned(at(18).for_pass(pass_), gain=3.0) for pass_ in PASSES))
     decided = []
     monkeypatch.setattr(
-        call_plan, "decisions", lambda *given, **more: decided.append(given) or decisions(*given, **more)
+        first_decisions, "decisions", lambda *given, **more: decided.append(given) or decisions(*given, **more)
     )
     plans_of([20, 22])
     assert len(decided) == 1
