@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from dwconv.problems.workload import ITEMSIZE, Workload
+from dwconv.problems.workload import ITEMSIZE
 from dwconv.schedules.cuda.gpu.memory import aligned_lanes, least_vectors
-from dwconv.schedules.space import Config
-from dwconv.schedules.taps import DEPTH, HEIGHT, WIDTH, Axis
+from dwconv.schedules.cuda.gpu.workload_cut import WorkloadCut
+from dwconv.schedules.taps import DEPTH, Axis
 
 Pixel = tuple[int, int]
 """(column, channel), counted from a tile's first."""
@@ -61,10 +61,9 @@ def loads(columns: Sequence[int], *, channels: int, pitch: int, vector: int) -> 
 
 
 @dataclass(frozen=True, kw_only=True)
-class WeightGradientCut:
+class WeightGradientCut(WorkloadCut):
     """A workload, and a choice of the knobs that both layouts share."""
 
-    workload: Workload
     vector_c: int = 1
     """Neighbouring channels of a thread; in NCHW always 1."""
     threads_c: int = 1
@@ -86,18 +85,6 @@ class WeightGradientCut:
     """Rows of padding: ``zero``, they are multiplied; ``skip``, a branch leaves them out."""
     has_vectors: bool = True
     """NCHW: whether rows are as long as vectors need it. Of any size, a kernel has code for those that are not, too."""
-
-    @classmethod
-    def of(cls, workload: Workload, config: Config) -> WeightGradientCut:
-        return cls(workload=workload, **dict(config.values))  # type: ignore[arg-type]
-
-    @cached_property
-    def rows(self) -> Axis:
-        return Axis.of_convolution(self.workload, HEIGHT)
-
-    @cached_property
-    def columns(self) -> Axis:
-        return Axis.of_convolution(self.workload, WIDTH)
 
     @cached_property
     def depths(self) -> Axis:

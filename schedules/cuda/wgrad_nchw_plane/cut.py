@@ -17,21 +17,19 @@ from dwconv.schedules.cuda.gpu.cost import SHARED_WORDS, first_half
 from dwconv.schedules.cuda.gpu.hardware import BANK_BYTES
 from dwconv.schedules.cuda.gpu.memory import exact_vectors
 from dwconv.schedules.cuda.gpu.plane_layout import HeldPlanes, Layout, PlaneShape, Tiling, laid_out
+from dwconv.schedules.cuda.gpu.workload_cut import WorkloadCut
 from dwconv.schedules.space import Config
-from dwconv.schedules.taps import HEIGHT, WIDTH, Axis
+from dwconv.schedules.taps import Axis
 
 
 @dataclass(frozen=True, kw_only=True)
-class ImagePlanes:
+class ImagePlanes(WorkloadCut):
     """A configuration in numbers. A thread owns ``tile_h`` rows of ``tile_w`` columns of ``thread_planes`` channels of
     one tensor, and reads of the other what these meet."""
 
-    axis_of: ClassVar[Callable[[Workload, int], Axis]]
-    """From the tensor that has the tiles to the other one."""
     writes: ClassVar[bool] = False
     """Whether a thread writes a result where its tile was."""
 
-    workload: Workload
     planes: int
     """Neighbouring channels of a block."""
     images: int
@@ -43,14 +41,6 @@ class ImagePlanes:
     """Blocks that share out the images, each with sums of its own."""
     pipeline: int
     """Turns whose planes have room in shared memory: one in use, the others on their way."""
-
-    @cached_property
-    def rows(self) -> Axis:
-        return type(self).axis_of(self.workload, HEIGHT)
-
-    @cached_property
-    def columns(self) -> Axis:
-        return type(self).axis_of(self.workload, WIDTH)
 
     # -- threads and blocks ----------------------------------------------------------------------------------------
 
@@ -165,8 +155,6 @@ class ImagePlanes:
 class GradientCut(ImagePlanes):
     """A configuration in numbers. dy has the tiles, and meets x."""
 
-    axis_of: ClassVar[Callable[[Workload, int], Axis]] = Axis.of_convolution
-
 
 @dataclass(frozen=True, kw_only=True)
 class BackwardCut(ImagePlanes):
@@ -189,4 +177,4 @@ def kind_of(workload: Workload) -> type[ImagePlanes]:
 
 
 def cut_of(workload: Workload, config: Config) -> ImagePlanes:
-    return kind_of(workload)(workload=workload, **dict(config.values))  # type: ignore[arg-type]
+    return kind_of(workload).of(workload, config)

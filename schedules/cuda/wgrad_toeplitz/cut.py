@@ -6,11 +6,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
-from dwconv.problems.workload import ITEMSIZE, DType, Workload
+from dwconv.problems.workload import ITEMSIZE, DType
 from dwconv.schedules.cuda.gpu.hardware import BANK_BYTES, WARP
 from dwconv.schedules.cuda.gpu.tensor_cores import COLUMNS, ROWS, UNIT, BlockMaps, StagedMaps, WaitingPixels
-from dwconv.schedules.space import Config
-from dwconv.schedules.taps import HEIGHT, WIDTH, Axis
+from dwconv.schedules.cuda.gpu.workload_cut import WorkloadCut
+from dwconv.schedules.taps import Axis
 
 OFFSETS = (0, 4, 2, 6)
 """Columns by which products may begin before whole units of dy: for as few units of x as can be; where a product has
@@ -22,12 +22,11 @@ Meetings = list[tuple[int, list[tuple[int, int]]]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class ToeplitzGradientCut:
+class ToeplitzGradientCut(WorkloadCut):
     """A configuration in numbers. A product sums over 16 rows of matrices: ``tiles_w`` tiles side by side of each of
     ``strips`` rows of ``images`` images, ``tile_h`` apart. A block goes through every ``split_n``-th group of images, a
     warp through some columns and some kernel rows of each."""
 
-    workload: Workload
     images: int
     tile_h: int
     warps_w: int
@@ -45,18 +44,6 @@ class ToeplitzGradientCut:
     lean: int = 0
     """1: units of x are loaded in the order in which they are multiplied; an odd one at the end of a band together with
     that of the next row, for two kernel rows; and where a tile is a whole row, nothing beside the map."""
-
-    @classmethod
-    def of(cls, workload: Workload, config: Config) -> ToeplitzGradientCut:
-        return cls(workload=workload, **dict(config.values))  # type: ignore[arg-type]
-
-    @cached_property
-    def rows(self) -> Axis:
-        return Axis.of_convolution(self.workload, HEIGHT)
-
-    @cached_property
-    def columns(self) -> Axis:
-        return Axis.of_convolution(self.workload, WIDTH)
 
     @property
     def dtype(self) -> DType:
