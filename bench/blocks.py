@@ -10,7 +10,6 @@ also says how much each keeps for its backward pass.
 from __future__ import annotations
 
 import copy
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -21,11 +20,11 @@ import torch
 from torch import Tensor, nn
 
 import dwconv
-from bench.cases import BLOCK_NETWORKS, Layer, listed_layers
+from bench.cases import BLOCK_NETWORKS, BenchLayer, listed_layers
 from bench.cpu import opened, tune
 from bench.evidence import Control, Ratio, percent_of_limit, ratio_of, summary_of, timed_again
 from bench.models import ChannelNorm
-from bench.results import MachineWatch, add_log_argument, add_out_argument, write_results
+from bench.results import MachineWatch, add_log_argument, add_out_argument, read_alone, write_results
 from dwconv.call.call_plan import plans
 from dwconv.commands.command_line import ArgumentParser, from_0, whole
 from dwconv.errors import CannotBeCaptured
@@ -73,15 +72,13 @@ def command(argv: Sequence[str] | None) -> int:
     target = cpu_target()
     log, known = opened(arguments.log, target)
     layers = listed_layers(arguments.network or BLOCK_NETWORKS)[: arguments.first]
-    case = Case(batch=arguments.batch, dtype=arguments.dtype)
+    case = BlockCase(batch=arguments.batch, dtype=arguments.dtype)
     workloads = dict.fromkeys(each for layer in layers for each in case.workloads(layer))
     machine = MachineWatch(threads=target.threads)
     target = with_limits(target)
     untuned = [each for each in workloads if known.best(each, target.device) is None]
     tune(untuned, target, log=log, known=known, seconds=arguments.seconds)
-    if arguments.log is not None:
-        os.environ["DWCONV_TUNING_LOGS"] = str(arguments.log)
-    dwconv.reset()
+    read_alone(arguments.log)
     control = Control.over([control_of(layer, case) for layer in layers[:1]])
     print(control, flush=True)
 
@@ -100,7 +97,7 @@ def command(argv: Sequence[str] | None) -> int:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Case:
+class BlockCase:
     """What is raced of every block."""
 
     batch: int
@@ -115,14 +112,14 @@ class Case:
     def effort(self) -> Effort:
         return EFFORT if self.device == "cpu" else GPU_EFFORT
 
-    def passes(self, layer: Layer) -> list[Workload]:
+    def passes(self, layer: BenchLayer) -> list[Workload]:
         """Those of the block."""
         return [
             layer.layer.workload(pass_, batch=self.batch, dtype=self.dtype, layout="nhwc", bias=False)
             for pass_ in BLOCK_PASSES
         ]
 
-    def workloads(self, layer: Layer) -> list[Workload]:
+    def workloads(self, layer: BenchLayer) -> list[Workload]:
         """The passes of a block, and those of the convolution in it, which runs alone where the block is not one."""
         passes = self.passes(layer)
         return [*passes, *map(passes[0].convolution, PASSES)]
@@ -153,7 +150,7 @@ def region_of(workload: Workload) -> nn.Sequential:
     )
 
 
-def control_of(layer: Layer, case: Case) -> Ratio:
+def control_of(layer: BenchLayer, case: BlockCase) -> Ratio:
     """PyTorch's ops one after the other against themselves, on tensors of their own."""
     plain, x, dz = plain_of(layer, case)
     calls = {PLAIN: step_of(plain, x, dz), AGAIN: step_of(copy.deepcopy(plain), x.clone(), dz.clone())}
@@ -161,7 +158,7 @@ def control_of(layer: Layer, case: Case) -> Ratio:
     return ratio_of(rounds[AGAIN], over=rounds[PLAIN])
 
 
-def plain_of(layer: Layer, case: Case) -> tuple[nn.Module, Tensor, Tensor]:
+def plain_of(layer: BenchLayer, case: BlockCase) -> tuple[nn.Module, Tensor, Tensor]:
     """What the block stands for, with an input and the gradient of its result."""
     workload = case.passes(layer)[0]
     torch.manual_seed(0)
@@ -173,7 +170,7 @@ def plain_of(layer: Layer, case: Case) -> tuple[nn.Module, Tensor, Tensor]:
     return plain, x, dz
 
 
-def row_of(layer: Layer, case: Case, target: Target, *, control: Control) -> dict[str, Any]:
+def row_of(layer: BenchLayer, case: BlockCase, target: Target, *, control: Control) -> dict[str, Any]:
     """The times of all rivals, and what they keep. Raises BeyondLimit."""
     passes = case.passes(layer)
     workload = passes[0]

@@ -11,8 +11,7 @@ from typing import Any
 
 from dwconv.problems.as_written import transposed_size
 from dwconv.problems.block import Block
-from dwconv.problems.layer_files import Layer as NetworkLayer
-from dwconv.problems.layer_files import shipped_networks
+from dwconv.problems.layer_files import Layer, shipped_networks
 from dwconv.problems.workload import (
     BLOCK_PASSES,
     DTYPES,
@@ -28,11 +27,11 @@ from dwconv.problems.workload import (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Layer:
+class BenchLayer:
     """A depthwise layer of a network, or a block around one."""
 
     network: str
-    layer: NetworkLayer
+    layer: Layer
     batch: int = 1
     is_square: bool = False
     """True if its name has one size for each axis."""
@@ -69,28 +68,28 @@ class Layer:
             yield self.layer.workload(pass_, batch=self.batch, dtype=dtype, layout=layout, bias=False)
 
 
-def square(network: str, *, batch: int, channels: int, size: int, kernel: int, stride: int = 1) -> Layer:
+def square(network: str, *, batch: int, channels: int, size: int, kernel: int, stride: int = 1) -> BenchLayer:
     """A layer with square maps, square kernels and the padding that keeps the size at stride 1."""
-    layer = NetworkLayer(
+    layer = Layer(
         channels=channels, input_size=(size, size), kernel=(kernel, kernel), stride=(stride, stride),
         padding=((kernel // 2, kernel // 2),) * 2, count=1, dilation=(1, 1),
     )  # fmt: skip
-    return Layer(network=network, layer=layer, batch=batch, is_square=True)
+    return BenchLayer(network=network, layer=layer, batch=batch, is_square=True)
 
 
 def transposed(
     network: str, *, batch: int, channels: int, size: Sizes, kernel: Sizes, stride: Sizes, padding: Sizes, over: int = 0
-) -> Layer:
+) -> BenchLayer:
     """A transposed layer, by its own sizes; ``over`` is its output padding along each axis."""
     sides, flat = tuple((side, side) for side in padding), (1,) * len(kernel)
     made = transposed_size(
         size, kernel=kernel, stride=stride, padding=sides, output_padding=(over,) * len(kernel), dilation=flat
     )
-    layer = NetworkLayer(
+    layer = Layer(
         channels=channels, input_size=made, kernel=kernel, stride=stride, padding=sides, count=1, dilation=flat
     )
     is_square = len(kernel) == 2 and all(len({*sizes}) == 1 for sizes in (size, kernel, stride))
-    return Layer(network=network, layer=layer, batch=batch, is_square=is_square, is_transposed=True)
+    return BenchLayer(network=network, layer=layer, batch=batch, is_square=is_square, is_transposed=True)
 
 
 CPU_LAYERS = (
@@ -142,22 +141,22 @@ _MOST_ELEMENTS = 2**24
 """Of an image or a volume: PyTorch's wgrad takes seconds for a call of a larger one."""
 
 
-def listed_layers(networks: Sequence[str]) -> tuple[Layer, ...]:
+def listed_layers(networks: Sequence[str]) -> tuple[BenchLayer, ...]:
     """The layers of ``networks``, without those whose images or volumes are too large to be measured often."""
     listed = shipped_networks()
     return tuple(
-        Layer(network=network.partition(" ")[0], layer=layer)
+        BenchLayer(network=network.partition(" ")[0], layer=layer)
         for network in networks
         for layer in listed[network]
         if layer.channels * math.prod(layer.input_size) <= _MOST_ELEMENTS
     )
 
 
-def dilated_layers() -> tuple[Layer, ...]:
+def dilated_layers() -> tuple[BenchLayer, ...]:
     """Those of ``DILATED_NETWORKS``, once each. The first of each kernel that is dilated, large or of another height
     than width come first, networks in turn: a few are of all networks."""
     listed = [*dict.fromkeys(listed_layers(DILATED_NETWORKS))]
-    firsts: dict[str, dict[tuple[Sizes, Sizes], Layer]] = defaultdict(dict)
+    firsts: dict[str, dict[tuple[Sizes, Sizes], BenchLayer]] = defaultdict(dict)
     for layer in listed:
         of, is_row = layer.layer, layer.layer.input_size[0] == 1
         is_decomposed = len({*of.kernel[is_row:]}) > 1

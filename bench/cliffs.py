@@ -30,7 +30,7 @@ _BATCH = 8
 
 
 @dataclass(frozen=True, kw_only=True)
-class Shape:
+class CliffShape:
     """A layer at batch 8 that keeps the size of its images."""
 
     channels: int
@@ -51,11 +51,11 @@ class Shape:
 
 
 PAIRS = (
-    *((Shape(channels=odd, size=size), Shape(channels=even, size=size))
+    *((CliffShape(channels=odd, size=size), CliffShape(channels=even, size=size))
       for odd, even, size in ((58, 64, 28), (116, 112, 14), (24, 32, 56))),
-    *((Shape(channels=channels, size=odd), Shape(channels=channels, size=odd + 1))
+    *((CliffShape(channels=channels, size=odd), CliffShape(channels=channels, size=odd + 1))
       for channels, odd in ((192, 27), (96, 55), (576, 13))),
-    *((Shape(channels=128, size=28, kernel=odd), Shape(channels=128, size=28, kernel=even))
+    *((CliffShape(channels=128, size=28, kernel=odd), CliffShape(channels=128, size=28, kernel=even))
       for odd, even in (((1, 7), (3, 3)), ((7, 1), (3, 3)), ((9, 9), (7, 7)), ((11, 11), (7, 7)), ((13, 13), (7, 7)))),
 )  # fmt: skip
 """The awkward shape first."""

@@ -71,7 +71,7 @@ _BESIDE_S = 300.0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Job:
+class CommunicationJob:
     """The input of every rank."""
 
     network: str
@@ -141,24 +141,24 @@ def command(argv: Sequence[str] | None) -> int:
     return 0
 
 
-def _jobs(arguments: argparse.Namespace) -> list[Job]:
+def _jobs(arguments: argparse.Namespace) -> list[CommunicationJob]:
     names = [arguments.model] if arguments.model else NAMES
     for name in names:
         _network(name, batch=arguments.batch, image=arguments.image)
     about = {"batch": arguments.batch, "image": arguments.image, "steps": arguments.steps, "seconds": 0.0}
     return [
-        Job(network=name, world=world, rate=rate, **about)
+        CommunicationJob(network=name, world=world, rate=rate, **about)
         for name in names
         for world in arguments.ranks
         for rate in arguments.rates
     ]
 
 
-def _gradient_bytes(job: Job) -> int:
+def _gradient_bytes(job: CommunicationJob) -> int:
     return gradient_bytes(_network(job.network, batch=job.batch, image=job.image).make())
 
 
-def _least_s(gradients: dict[str, int], job: Job) -> float:
+def _least_s(gradients: dict[str, int], job: CommunicationJob) -> float:
     """What a job needs: about as many steps as it takes to choose among all-reduces, compressed ones, and the
     control."""
     return _START_S + _LEAST_STEPS * sum(rough_step_s(gradients[job.network], world=job.world, rate=job.rate))
@@ -184,11 +184,11 @@ def _worlds(text: str) -> tuple[int, ...]:
     return found
 
 
-def _about(job: Job) -> dict[str, Any]:
+def _about(job: CommunicationJob) -> dict[str, Any]:
     return {**dataclasses.asdict(job), "name": job.name}
 
 
-def measured(job: Job) -> dict[str, Any]:
+def measured(job: CommunicationJob) -> dict[str, Any]:
     """The figures of one job, by its first rank; or why its link cannot be made. Raises WorkerDied, WorkerTimeout."""
     about = _about(job)
     job = dataclasses.replace(job, ends_at_s=time.time() + job.seconds)
@@ -267,7 +267,7 @@ class Pictures(Dataset[tuple[Tensor, int]]):
 
 def main(folder: Path) -> int:
     shows_where_it_hangs()
-    job = msgspec.json.decode((folder / "job.json").read_bytes(), type=Job)
+    job = msgspec.json.decode((folder / "job.json").read_bytes(), type=CommunicationJob)
     torch.set_num_threads(1)
     warnings.simplefilter("ignore", DwconvWarning)  # of what is untuned
 
@@ -279,7 +279,7 @@ def main(folder: Path) -> int:
     return run_rank(measure, timeout_s=_TIMEOUT_S, device="cpu")
 
 
-def _figures(job: Job) -> dict[str, Any]:
+def _figures(job: CommunicationJob) -> dict[str, Any]:
     link = measured_link()
     torch.manual_seed(0)
     network = _network(job.network, batch=job.batch, image=job.image)
@@ -356,7 +356,7 @@ def _bytes_of_a_step(model: nn.Module, example: Tensor, limit: TimeLimit) -> flo
     return float(mean) / dist.get_world_size()
 
 
-def _waiting(model: nn.Module, job: Job, limit: TimeLimit) -> dict[str, dict[str, Any]]:
+def _waiting(model: nn.Module, job: CommunicationJob, limit: TimeLimit) -> dict[str, dict[str, Any]]:
     """How long steps wait for a loader in the process of the rank: on request, and ahead. An epoch ends after a step
     where time is up."""
     loader = DataLoader(Pictures(job.steps * job.batch, size=job.image), batch_size=job.batch)

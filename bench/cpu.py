@@ -21,7 +21,7 @@ from bench.cases import (
     ROW_NETWORKS,
     TRANSPOSED_LAYERS,
     VOLUME_NETWORKS,
-    Layer,
+    BenchLayer,
     dilated_layers,
     listed_layers,
 )
@@ -114,7 +114,7 @@ def command(argv: Sequence[str] | None) -> int:
     return 0
 
 
-def layers_of(kind: str) -> Sequence[Layer]:
+def layers_of(kind: str) -> Sequence[BenchLayer]:
     """The layers of ``1``, ``2`` or ``3`` dimensions; those of ``dilated``, large and decomposed kernels, once each; or
     ``transposed`` ones."""
     if kind == "dilated":
@@ -161,7 +161,7 @@ def tune(
 class _Chosen:
     """A pass of a layer, and its best record."""
 
-    layer: Layer
+    layer: BenchLayer
     workload: Workload
     record: TuningRecord | None
 

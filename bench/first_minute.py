@@ -45,7 +45,7 @@ _SIZES = (96, 112, 128, 144, 160, 176, 192, 208, 224, 240)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Training:
+class ShapedModel:
     """A model, and the shapes of its batches, which take turns."""
 
     make: Callable[[], nn.Module]
@@ -83,11 +83,11 @@ class Wide(nn.Module):
 
 
 TRAININGS = {
-    "MobileNetV2": Training(make=MobileNetV2, shapes=((8, 3, 224, 224),)),
-    "GhostNet": Training(make=GhostNet, shapes=((8, 3, 224, 224),)),
-    "three-layers": Training(make=Wide, shapes=((4, 88, 36, 36),)),
-    "Conv1d-lengths": Training(make=Rows, shapes=tuple((8, 256, length) for length in range(200, 600, 37))),
-    "detection-sizes": Training(make=MobileNetV2, shapes=tuple((2, 3, size, size) for size in _SIZES)),
+    "MobileNetV2": ShapedModel(make=MobileNetV2, shapes=((8, 3, 224, 224),)),
+    "GhostNet": ShapedModel(make=GhostNet, shapes=((8, 3, 224, 224),)),
+    "three-layers": ShapedModel(make=Wide, shapes=((4, 88, 36, 36),)),
+    "Conv1d-lengths": ShapedModel(make=Rows, shapes=tuple((8, 256, length) for length in range(200, 600, 37))),
+    "detection-sizes": ShapedModel(make=MobileNetV2, shapes=tuple((2, 3, size, size) for size in _SIZES)),
 }
 
 

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import copy
 import itertools
-import os
 import statistics
 from collections.abc import Sequence
 from functools import partial
@@ -28,9 +27,9 @@ import torch
 from torch import Tensor, nn
 
 import dwconv
-from bench.networks import image_for, memory_format_of, network_of
+from bench.networks import add_size_arguments, image_for, memory_format_of, network_of
 from bench.paired_steps import made_up, moved_by_one_rounding, step_of
-from bench.results import add_log_argument, add_out_argument, name_part, write_results
+from bench.results import add_log_argument, add_out_argument, name_part, read_alone, write_results
 from dwconv.call.call_plan import plans
 from dwconv.commands.command_line import ArgumentParser, from_0, whole
 from dwconv.errors import WorkerDied
@@ -46,8 +45,7 @@ Batches = Sequence[tuple[Tensor, Tensor]]
 def command(argv: Sequence[str] | None) -> int:
     parser = ArgumentParser(prog="bench losses", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--model", required=True, help="timm:NAME, torchvision:NAME, MODULE:CLASS or a network's name")
-    parser.add_argument("--batch", type=whole, help="default 8, or what suits the network")
-    parser.add_argument("--image", type=whole, help="height and width of the input; default 224, or what suits")
+    add_size_arguments(parser)
     parser.add_argument("--contiguous", action="store_true", help="images lie contiguous, not channels_last")
     parser.add_argument("--steps", type=whole, default=200, help="of each run, default 200")
     parser.add_argument("--seeds", type=whole, default=5, help="starts, each with batches of its own, default 5")
@@ -55,10 +53,7 @@ def command(argv: Sequence[str] | None) -> int:
     add_log_argument(parser)
     add_out_argument(parser)
     arguments = parser.parse_args(argv)
-    if arguments.log is not None:
-        os.environ["DWCONV_TUNING_LOGS"] = str(arguments.log)
-        dwconv.reset()
-
+    read_alone(arguments.log)
     network = network_of(arguments.model, batch=arguments.batch, image=arguments.image)
     target = cpu_target()
     image = image_for(network, contiguous=arguments.contiguous)

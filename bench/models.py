@@ -40,7 +40,7 @@ class Network:
 
 
 @dataclass(frozen=True)
-class Row:
+class BottleneckSizes:
     """An inverted residual block: its kernel, the channels that it widens to and gives, squeeze-excite or not, its
     activation and its stride."""
 
@@ -55,7 +55,7 @@ class Row:
 class InvertedResidual(nn.Module):
     """Widen, convolve depthwise, narrow; added to its input where the sizes allow."""
 
-    def __init__(self, channels: int, row: Row) -> None:
+    def __init__(self, channels: int, row: BottleneckSizes) -> None:
         super().__init__()
         wide, act = row.wide, row.activation
         self.adds = row.stride == 1 and channels == row.out_channels
@@ -74,7 +74,9 @@ class InvertedResidual(nn.Module):
 class MobileNet(nn.Module):
     """(N, 3, 224, 224) -> (N, classes)"""
 
-    def __init__(self, rows: Sequence[Row], *, first: int, last: int, act: type[nn.Module], head: nn.Module) -> None:
+    def __init__(
+        self, rows: Sequence[BottleneckSizes], *, first: int, last: int, act: type[nn.Module], head: nn.Module
+    ) -> None:
         super().__init__()
         before = [first, *(row.out_channels for row in rows)]
         self.stem = nn.Sequential(*convolved(3, first, 3, stride=2, act=act))
@@ -97,7 +99,7 @@ class MobileNetV2(MobileNet):
         rows, channels = [], 32
         for factor, out_channels, count, first_stride in self.ROWS:
             for stride in (first_stride, *[1] * (count - 1)):
-                rows.append(Row(3, factor * channels, out_channels, False, nn.ReLU6, stride))
+                rows.append(BottleneckSizes(3, factor * channels, out_channels, False, nn.ReLU6, stride))
                 channels = out_channels
         super().__init__(rows, first=32, last=1280, act=nn.ReLU6, head=nn.Linear(1280, classes))
 
@@ -117,21 +119,21 @@ class MobileNetV3Large(MobileNet):
     """Half of the depthwise layers are 5×5."""
 
     ROWS = (
-        Row(3, 16, 16, False, nn.ReLU, 1),
-        Row(3, 64, 24, False, nn.ReLU, 2),
-        Row(3, 72, 24, False, nn.ReLU, 1),
-        Row(5, 72, 40, True, nn.ReLU, 2),
-        Row(5, 120, 40, True, nn.ReLU, 1),
-        Row(5, 120, 40, True, nn.ReLU, 1),
-        Row(3, 240, 80, False, nn.Hardswish, 2),
-        Row(3, 200, 80, False, nn.Hardswish, 1),
-        Row(3, 184, 80, False, nn.Hardswish, 1),
-        Row(3, 184, 80, False, nn.Hardswish, 1),
-        Row(3, 480, 112, True, nn.Hardswish, 1),
-        Row(3, 672, 112, True, nn.Hardswish, 1),
-        Row(5, 672, 160, True, nn.Hardswish, 2),
-        Row(5, 960, 160, True, nn.Hardswish, 1),
-        Row(5, 960, 160, True, nn.Hardswish, 1),
+        BottleneckSizes(3, 16, 16, False, nn.ReLU, 1),
+        BottleneckSizes(3, 64, 24, False, nn.ReLU, 2),
+        BottleneckSizes(3, 72, 24, False, nn.ReLU, 1),
+        BottleneckSizes(5, 72, 40, True, nn.ReLU, 2),
+        BottleneckSizes(5, 120, 40, True, nn.ReLU, 1),
+        BottleneckSizes(5, 120, 40, True, nn.ReLU, 1),
+        BottleneckSizes(3, 240, 80, False, nn.Hardswish, 2),
+        BottleneckSizes(3, 200, 80, False, nn.Hardswish, 1),
+        BottleneckSizes(3, 184, 80, False, nn.Hardswish, 1),
+        BottleneckSizes(3, 184, 80, False, nn.Hardswish, 1),
+        BottleneckSizes(3, 480, 112, True, nn.Hardswish, 1),
+        BottleneckSizes(3, 672, 112, True, nn.Hardswish, 1),
+        BottleneckSizes(5, 672, 160, True, nn.Hardswish, 2),
+        BottleneckSizes(5, 960, 160, True, nn.Hardswish, 1),
+        BottleneckSizes(5, 960, 160, True, nn.Hardswish, 1),
     )
 
     def __init__(self, classes: int = 10) -> None:
@@ -239,7 +241,7 @@ class GhostModule(nn.Module):
 class GhostBottleneck(nn.Module):
     """Widen, stride depthwise, weigh, narrow; added to what it reads."""
 
-    def __init__(self, channels: int, row: Row) -> None:
+    def __init__(self, channels: int, row: BottleneckSizes) -> None:
         super().__init__()
         wide, kernel, stride = row.wide, row.kernel, row.stride
         strided = convolved(wide, wide, kernel, stride=stride, groups=wide) if stride > 1 else []
@@ -271,7 +273,7 @@ class GhostNet(nn.Module):
         layers: list[nn.Module] = convolved(3, 16, 3, stride=2, act=nn.ReLU)
         channels = 16
         for kernel, wide, out_channels, se, stride in self._ROWS:
-            layers.append(GhostBottleneck(channels, Row(kernel, wide, out_channels, se, nn.ReLU, stride)))
+            layers.append(GhostBottleneck(channels, BottleneckSizes(kernel, wide, out_channels, se, nn.ReLU, stride)))
             channels = out_channels
         self.layers = nn.Sequential(*layers, *convolved(channels, 960, act=nn.ReLU))
         self.head = nn.Linear(960, classes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import dataclasses
 import importlib
@@ -14,6 +15,7 @@ from torch import nn
 
 from bench.models import NETWORKS, Network
 from dwconv.call.call_plan import decisions_for
+from dwconv.commands.command_line import whole
 from dwconv.discovery import discover
 from dwconv.errors import InvalidWorkload
 from dwconv.model.by_name import load_model
@@ -31,6 +33,12 @@ def network_of(name: str, *, batch: int | None = None, image: int | None = None)
     network = known[name] if name in known else _made_by(name)
     network = dataclasses.replace(network, batch=batch or network.batch)
     return network.resized(image) if image else network
+
+
+def add_size_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add ``--batch`` and ``--image``, the keyword arguments of ``network_of``."""
+    parser.add_argument("--batch", type=whole, help="default 8, or what suits the network")
+    parser.add_argument("--image", type=whole, help="height and width of the input; default 224, or what suits")
 
 
 def _made_by(name: str) -> Network:

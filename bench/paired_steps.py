@@ -61,7 +61,7 @@ CLASSES = 2
 
 
 @dataclass(frozen=True, kw_only=True)
-class Training:
+class PairedTraining:
     """What is trained, and which models take turns beside the plain and the converted one."""
 
     model: str
@@ -101,8 +101,8 @@ class Training:
 
 
 def race(**given: Any) -> dict[str, Any]:
-    """The figures of ``Training(**given)``. Raises NoDevice."""
-    training = Training(**given)
+    """The figures of ``PairedTraining(**given)``. Raises NoDevice."""
+    training = PairedTraining(**given)
     autocast, is_gpu = training.autocast, training.device == "cuda"
     native.native()  # compiled here if need be, so that it does not come in the middle of what is timed
     if is_gpu:
@@ -156,7 +156,7 @@ def race(**given: Any) -> dict[str, Any]:
     return figures
 
 
-def makers_of(training: Training) -> dict[str, Callable[[], nn.Module]]:
+def makers_of(training: PairedTraining) -> dict[str, Callable[[], nn.Module]]:
     """How to make each requested model, by name: all from the same weights, before any of them takes a step."""
     torch.manual_seed(0)
     network, image = training.network, training.image_of()
@@ -290,7 +290,7 @@ def take_turns(laps_of: Mapping[str, Callable[[], Lap]], *, count: int) -> dict[
 # -- models in processes of their own --------------------------------------------------------------------------------
 
 
-def _take_turns_apart(names: Sequence[str], training: Training) -> dict[str, list[Lap]]:
+def _take_turns_apart(names: Sequence[str], training: PairedTraining) -> dict[str, list[Lap]]:
     """``take_turns``, each model in a process of its own, which takes its first steps before the next one starts."""
     spawn = multiprocessing.get_context("spawn")
     with ExitStack() as processes:
@@ -305,7 +305,7 @@ def _take_turns_apart(names: Sequence[str], training: Training) -> dict[str, lis
         return take_turns({name: partial(_ask, connection) for name, connection in ours.items()}, count=training.steps)
 
 
-def _serve(connection: Connection, name: str, training: Training) -> None:
+def _serve(connection: Connection, name: str, training: PairedTraining) -> None:
     """Takes a step for each message."""
     lap = lap_of(step_of(makers_of(training)[name](), autocast=training.autocast), training.image_of(name))
     for _ in range(training.warmup):

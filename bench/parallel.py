@@ -34,8 +34,8 @@ from bench.parallel_rank import (
     DATA_PARALLELISM,
     LEAST_ROUNDS,
     STAGES,
-    Case,
-    Job,
+    ParallelCase,
+    ParallelJob,
 )
 from bench.results import add_out_argument, write_results
 from dwconv.commands.command_line import ArgumentParser, from_0
@@ -48,11 +48,14 @@ _CIFAR_10: dict[str, Any] = {"images": "CIFAR-10 (3×32²)", "classes": 10, "siz
 _CIFAR_100: dict[str, Any] = {"images": "CIFAR-100 (3×32²)", "classes": 100, "size": 32}
 _CALTECH: dict[str, Any] = {"images": "Caltech-101 (3×96², scaled from 224²)", "classes": 101, "size": 96}
 CASES = (
-    *(Case(network=network, world=2, **images) for images in (_CIFAR_10, _CALTECH) for network in RESNETS),
-    *(Case(network="ResNet-18", world=3, batch=12, microbatches=6, **images) for images in (_CIFAR_10, _CALTECH)),
-    *(Case(network="ResNet-18", world=4, microbatches=8, **images) for images in (_CIFAR_10, _CALTECH)),
-    *(Case(network=network, world=4, microbatches=8, **_CIFAR_10) for network in RESNETS[1:]),
-    *(Case(network=network, world=2, **_CIFAR_100) for network in RESNETS),
+    *(ParallelCase(network=network, world=2, **images) for images in (_CIFAR_10, _CALTECH) for network in RESNETS),
+    *(
+        ParallelCase(network="ResNet-18", world=3, batch=12, microbatches=6, **images)
+        for images in (_CIFAR_10, _CALTECH)
+    ),
+    *(ParallelCase(network="ResNet-18", world=4, microbatches=8, **images) for images in (_CIFAR_10, _CALTECH)),
+    *(ParallelCase(network=network, world=4, microbatches=8, **_CIFAR_10) for network in RESNETS[1:]),
+    *(ParallelCase(network=network, world=2, **_CIFAR_100) for network in RESNETS),
 )
 """CIFAR-100 last: but for the last layer it is CIFAR-10, and time may be short."""
 METHOD = {"ResNet-18": 1.47, "ResNet-34": 1.39, "ResNet-50": 2.44}
@@ -106,21 +109,21 @@ def command(argv: Sequence[str] | None) -> int:
     return 0
 
 
-def _named(case: Case, rate: str) -> str:
+def _named(case: ParallelCase, rate: str) -> str:
     return f"{case.name} {name_of(rate)}"
 
 
-def _about(case: Case, rate: str) -> dict[str, Any]:
+def _about(case: ParallelCase, rate: str) -> dict[str, Any]:
     return {"network": case.network, "images": case.images, "world": case.world, "rate": rate}
 
 
 @functools.cache
-def _gradient_bytes(case: Case) -> int:
+def _gradient_bytes(case: ParallelCase) -> int:
     with torch.device("meta"):
         return gradient_bytes(case.model())
 
 
-def _least_s(job: tuple[Case, str]) -> float:
+def _least_s(job: tuple[ParallelCase, str]) -> float:
     """What a case needs: the least rounds, of which some forms send all gradients; and as long for the rest."""
     case, rate = job
     computes_s, sends_s = rough_step_s(_gradient_bytes(case), world=case.world, rate=rate)
@@ -129,14 +132,14 @@ def _least_s(job: tuple[Case, str]) -> float:
     return _START_S + (1 + LEAST_ROUNDS) * round_s / (1 - COSTS_SHARE - CHOICE_SHARE)
 
 
-def measured(case: Case, rate: str, *, seconds: float) -> list[dict[str, Any]]:
+def measured(case: ParallelCase, rate: str, *, seconds: float) -> list[dict[str, Any]]:
     """The rows of all variants, plain data parallelism first, by ranks of one thread each; or why that link cannot be
     made. Raises WorkerDied and WorkerTimeout."""
     about = _about(case, rate)
     if rate != LOOPBACK and why_not():
         return [{**about, "failed": why_not()}]
     with tempfile.TemporaryDirectory() as name:
-        folder, job = Path(name), Job(case=case, seconds=seconds, ends_at_s=time.time() + seconds)
+        folder, job = Path(name), ParallelJob(case=case, seconds=seconds, ends_at_s=time.time() + seconds)
         (folder / "job.json").write_bytes(msgspec.json.encode(job))
         run_ranks(
             ["-m", "bench.parallel_rank", name],

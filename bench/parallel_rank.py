@@ -56,7 +56,7 @@ STAGES = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Case:
+class ParallelCase:
     """A network, images of the shape of a known set, and the ranks that train it."""
 
     network: str
@@ -81,10 +81,10 @@ class Case:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Job:
+class ParallelJob:
     """The input of every rank."""
 
-    case: Case
+    case: ParallelCase
     seconds: float
     ends_at_s: float
     """Of ``time.time``: no step begins later."""
@@ -114,7 +114,7 @@ class _Runner:
 
 def main(folder: Path) -> None:
     shows_where_it_hangs()
-    job = msgspec.json.decode((folder / "job.json").read_bytes(), type=Job)
+    job = msgspec.json.decode((folder / "job.json").read_bytes(), type=ParallelJob)
     torch.set_num_threads(1)
     warnings.simplefilter("ignore", DwconvWarning)  # of other work: each finding says how much there was
     with ranks(timeout_s=_TIMEOUT_S, device="cpu") as rank:
@@ -123,7 +123,7 @@ def main(folder: Path) -> None:
             (folder / "rows.json").write_bytes(msgspec.json.encode(rows))
 
 
-def _measured(job: Job) -> list[dict[str, Any]]:
+def _measured(job: ParallelJob) -> list[dict[str, Any]]:
     case, link = job.case, measured_link()
     torch.manual_seed(1)
     x = torch.randn(case.batch, 3, case.size, case.size)
@@ -173,13 +173,13 @@ def _measured(job: Job) -> list[dict[str, Any]]:
     ]
 
 
-def _costs(case: Case, microbatch: Tensor, *, seconds: float) -> tuple[LayerCost, ...]:
+def _costs(case: ParallelCase, microbatch: Tensor, *, seconds: float) -> tuple[LayerCost, ...]:
     dist.barrier()
     mine = layer_costs(pieces(case.model(), microbatch), microbatch, seconds=seconds)
     return agreed(lambda: mine)
 
 
-def _plans(case: Case, layers: Sequence[LayerCost], link: Link, planned: Plan) -> dict[str, Plan]:
+def _plans(case: ParallelCase, layers: Sequence[LayerCost], link: Link, planned: Plan) -> dict[str, Plan]:
     """By name; ``planned`` among them, if it is a pipeline."""
     plans = [
         partition(layers, _shape(case, link, schedule), stages=count) for schedule, count in STAGES[case.world].items()
@@ -188,11 +188,11 @@ def _plans(case: Case, layers: Sequence[LayerCost], link: Link, planned: Plan) -
     return {plan.schedule if case.world == 2 else f"{plan.schedule}, {plan.on}": plan for plan in plans}
 
 
-def _shape(case: Case, link: Link, schedule: str | None) -> Shape:
+def _shape(case: ParallelCase, link: Link, schedule: str | None) -> Shape:
     return Shape(world=case.world, link=link, microbatches=case.microbatches, schedule=schedule)
 
 
-def _pipeline(case: Case, plan: Plan) -> _Runner:
+def _pipeline(case: ParallelCase, plan: Plan) -> _Runner:
     example = torch.zeros(case.batch // plan.replicas, 3, case.size, case.size)
     loss = nn.functional.cross_entropy
     pipeline = Pipeline(case.model(), plan, loss=loss, example=example, timeout_s=_TIMEOUT_S)
@@ -204,7 +204,7 @@ def _pipeline(case: Case, plan: Plan) -> _Runner:
     )
 
 
-def _data_parallel(case: Case, plan: Plan, way: Communication | None, *, seconds: float = 0.0) -> _Runner:
+def _data_parallel(case: ParallelCase, plan: Plan, way: Communication | None, *, seconds: float = 0.0) -> _Runner:
     """Each rank takes its share of the batch at once. ``way``: None for the one that is chosen in ``seconds``."""
     if way is None:
         example = torch.zeros(case.batch // case.world, 3, case.size, case.size)

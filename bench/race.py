@@ -25,11 +25,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from statistics import geometric_mean
-from typing import Any
 
 import torch
 
-from bench.evidence import Control, Ratio, percent_of_limit, ratio_of
+from bench.evidence import Control, Ratio, Row, percent_of_limit, ratio_of
 from bench.launched import kernels_of, why_void
 from bench.providers import Inputs, Provider, is_eager, plain, providers, transposed_providers
 from dwconv import settings
@@ -285,9 +284,6 @@ class Races(contextlib.AbstractContextManager["Races"]):
             self._process.kill()
             raise
         return answer
-
-
-Row = dict[str, Any]
 
 
 def row_of(race: Race, raced: Raced, target: CpuTarget, *, name: str, control: Control) -> Row:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import os
 import platform
 import re
 import shlex
@@ -21,6 +22,7 @@ from typing import Any, TypeVar
 import msgspec
 import psutil
 
+import dwconv
 from dwconv.commands.command_line import writable_folder
 from dwconv.errors import DwconvError, InvalidChoice, one_line
 from dwconv.measure.clock.contention import Quiet, cores
@@ -50,6 +52,13 @@ def add_log_argument(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--log", type=Path, help="tuning log to read and extend, default all that dispatch reads and your own"
     )
+
+
+def read_alone(log: Path | None) -> None:
+    """From now on dispatch reads that log alone; None leaves it those that it reads. It decides anew."""
+    if log is not None:
+        os.environ["DWCONV_TUNING_LOGS"] = str(log)
+    dwconv.reset()
 
 
 def name_part(network: str) -> str:

@@ -18,9 +18,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bench.cases import CPU_LAYERS, Layer
+from bench.cases import CPU_LAYERS, BenchLayer
 from bench.results import MachineWatch, add_out_argument, write_results
-from dwconv.commands.command_line import ArgumentParser, from_0, whole
+from dwconv.commands.command_line import ArgumentParser, from_0, whole, whole_from_0
 from dwconv.errors import InvalidChoice, say
 from dwconv.measure.limits import with_limits
 from dwconv.measure.runner import LocalRunner, WorkerProcesses
@@ -41,7 +41,7 @@ def command(argv: Sequence[str] | None) -> int:
     parser.add_argument("--search", choices=SEARCHES, default="evolve", help="that is compared, default evolve")
     parser.add_argument("--trials", type=whole, default=64, help="of the search, default 64")
     parser.add_argument("--random", type=whole, default=600, metavar="N", help="random trials, default 600")
-    parser.add_argument("--seed", type=int, default=0, help="of the search; the random ones have the next")
+    parser.add_argument("--seed", type=whole_from_0, default=0, help="of the search; the random ones have the next")
     parser.add_argument("--first", type=whole, metavar="N", help="only the first N layers")
     parser.add_argument("--only", default="", metavar="TEXT", help="only layers and passes whose line has this")
     parser.add_argument("--minutes", type=from_0, default=math.inf, help="then no more is tried, default: without end")
@@ -79,7 +79,7 @@ def command(argv: Sequence[str] | None) -> int:
     return 0
 
 
-def _chosen(arguments: argparse.Namespace) -> list[tuple[Layer, Workload]]:
+def _chosen(arguments: argparse.Namespace) -> list[tuple[BenchLayer, Workload]]:
     return [
         (layer, workload)
         for layer in CPU_LAYERS[: arguments.first]
@@ -89,7 +89,7 @@ def _chosen(arguments: argparse.Namespace) -> list[tuple[Layer, Workload]]:
 
 
 def _compared(
-    layer: Layer,
+    layer: BenchLayer,
     workload: Workload,
     target: CpuTarget,
     arguments: argparse.Namespace,

@@ -11,7 +11,6 @@ turns, from the same weights.
 from __future__ import annotations
 
 import copy
-import os
 import statistics
 from collections.abc import Sequence
 from typing import Any
@@ -19,13 +18,12 @@ from typing import Any
 import torch
 from torch import nn
 
-import dwconv
 from bench.blocks import kept_bytes
 from bench.evidence import Control, ratio_of
 from bench.models import Network
-from bench.networks import image_for, memory_format_of, network_of
+from bench.networks import add_size_arguments, image_for, memory_format_of, network_of
 from bench.paired_steps import converted_copy, lap_of, step_of, take_turns
-from bench.results import MachineWatch, add_log_argument, add_out_argument, name_part, write_results
+from bench.results import MachineWatch, add_log_argument, add_out_argument, name_part, read_alone, write_results
 from bench.rows_and_volumes import SqueezeExcite
 from dwconv import native
 from dwconv.commands.command_line import ArgumentParser, whole
@@ -40,15 +38,12 @@ _WARM_UP = 3
 def command(argv: Sequence[str] | None) -> int:
     parser = ArgumentParser(prog="bench squeeze", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--model", default="MobileNetV3-Large", help="of bench.models; default MobileNetV3-Large")
-    parser.add_argument("--batch", type=whole, help="default 8, or what suits the network")
-    parser.add_argument("--image", type=whole, help="height and width of the input; default 224, or what suits")
+    add_size_arguments(parser)
     parser.add_argument("--steps", type=whole, default=20, help="steps whose time counts, default 20")
     add_log_argument(parser)
     add_out_argument(parser)
     arguments = parser.parse_args(argv)
-    if arguments.log is not None:
-        os.environ["DWCONV_TUNING_LOGS"] = str(arguments.log)
-        dwconv.reset()
+    read_alone(arguments.log)
     network = network_of(arguments.model, batch=arguments.batch, image=arguments.image)
     target = cpu_target()
     machine = MachineWatch(threads=target.threads)

@@ -18,13 +18,13 @@ from typing import Any
 from bench.cpu import opened, tune
 from bench.evidence import Control, Ratio, summary_of, timed_again
 from bench.models import NETWORKS, Network
-from bench.networks import network_of, workloads_of
+from bench.networks import add_size_arguments, network_of, workloads_of
 from bench.paired_steps import race
 from bench.process import in_a_process
 from bench.results import MachineWatch, add_log_argument, add_out_argument, name_part, write_results
 from bench.step_rows import losses_of, table_of
 from dwconv import settings
-from dwconv.commands.command_line import ArgumentParser, from_0
+from dwconv.commands.command_line import ArgumentParser, from_0, whole
 from dwconv.errors import WorkerDied
 from dwconv.measure.limits import with_limits
 from dwconv.problems.target import CpuTarget, cpu_target
@@ -48,8 +48,7 @@ def command(argv: Sequence[str] | None) -> int:
         metavar="NAME|timm:NAME|MODULE:CLASS",
         help=f"{names}, timm:NAME, torchvision:NAME, or a class, made without arguments, or a Network of bench.models",
     )
-    parser.add_argument("--batch", type=int, help="default 8, or what suits the network")
-    parser.add_argument("--image", type=int, help="height and width of the input; default 224, or what suits")
+    add_size_arguments(parser)
     parser.add_argument(
         "--contiguous", action="store_true", help="NCHW in memory instead of channels_last; sequences stay as they are"
     )
@@ -60,7 +59,7 @@ def command(argv: Sequence[str] | None) -> int:
         "--dilated", action="store_true", help="networks of dilated, large and decomposed kernels, of any dimensions"
     )
     parser.add_argument("--autocast", choices=("float16", "bfloat16"), help="train in mixed precision")
-    parser.add_argument("--steps", type=int, default=20, help="steps whose time counts, default 20")
+    parser.add_argument("--steps", type=whole, default=20, help="steps whose time counts, default 20")
     parser.add_argument("--seconds", type=from_0, default=20, help="to tune an untuned pass, default 20; 0: none")
     add_log_argument(parser)
     for name, does in _PARTS.items():

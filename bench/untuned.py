@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.results import add_out_argument, write_results
-from dwconv.commands.command_line import ArgumentParser, from_0, whole
+from dwconv.commands.command_line import ArgumentParser, from_0, whole, whole_from_0
 from dwconv.dispatch.advantage import beats_pytorch, is_safe
 from dwconv.errors import say
 from dwconv.measure.comparisons import Comparisons
@@ -100,7 +100,7 @@ def _channels(rng: random.Random, channels: int) -> int:
 def command(argv: Sequence[str] | None) -> int:
     parser = ArgumentParser(prog="bench untuned", description=(__doc__ or "").partition(": ")[2].partition("\n")[0])
     parser.add_argument("--draws", type=whole, default=100, metavar="N", help="passes to draw, default 100")
-    parser.add_argument("--seed", type=int, default=14, help="of the draws, default 14")
+    parser.add_argument("--seed", type=whole_from_0, default=14, help="of the draws, default 14")
     parser.add_argument("--seconds", type=from_0, default=20, help="of a search, default 20")
     parser.add_argument("--first", type=whole, metavar="N", help="only the first N draws")
     parser.add_argument(
@@ -112,7 +112,7 @@ def command(argv: Sequence[str] | None) -> int:
     known = _without(Database.usual(), target.device)
     say(f"making a portfolio of {len(known)} records of other devices: a minute or two")
     networks = shipped_networks()
-    held_out = Held(records=known, portfolio=make_portfolio(known, networks))
+    held_out = KnownElsewhere(records=known, portfolio=make_portfolio(known, networks))
     chosen = draws(networks, count=arguments.draws, seed=arguments.seed)[: arguments.first]
     rows: list[dict[str, Any]] = []
     with WorkerProcesses(target, jobs=os.cpu_count() or 1) as workers:
@@ -130,7 +130,7 @@ def command(argv: Sequence[str] | None) -> int:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Held:
+class KnownElsewhere:
     """What is known without this device."""
 
     records: list[TuningRecord]
@@ -154,7 +154,7 @@ def _searched(
 
 
 def _row(
-    draw: Draw, searched: TuningRecord, target: CpuTarget, held_out: Held, workers: WorkerProcesses
+    draw: Draw, searched: TuningRecord, target: CpuTarget, held_out: KnownElsewhere, workers: WorkerProcesses
 ) -> dict[str, Any]:
     """The winner of the search, what is predicted, and the winner of the race, timed side by side."""
     workload = draw.workload

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import sysconfig
 import zipfile
+from collections import defaultdict
 from functools import cache
 from pathlib import Path
 
@@ -177,9 +178,9 @@ def test_patterns_end_where_the_text_ends():
 
 
 @cache
-def parsed() -> dict[Path, ast.Module]:
-    """All of the product; ``dwconv/schedules`` is a link."""
-    paths = [path for folder in ("dwconv", "schedules") for path in sorted((ROOT / folder).rglob("*.py"))]
+def parsed(*more: str) -> dict[Path, ast.Module]:
+    """All of the product, where ``dwconv/schedules`` is a link, and of ``more`` folders."""
+    paths = [path for folder in ("dwconv", "schedules", *more) for path in sorted((ROOT / folder).rglob("*.py"))]
     return {path: ast.parse(path.read_text()) for path in paths}
 
 
@@ -244,11 +245,11 @@ def test_no_two_modules_have_names_that_differ_by_an_ending():
     assert wrong == set()
 
 
-def _classes() -> list[tuple[str, str]]:
+def _classes(*more: str) -> list[tuple[str, str]]:
     """The name of each class, and its file. Names with an underscore are of one file, and are read there."""
     return [
         (node.name, str(path.resolve().relative_to(ROOT)))
-        for path, tree in parsed().items()
+        for path, tree in parsed(*more).items()
         for node in ast.walk(tree)
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
     ]
@@ -265,6 +266,10 @@ def test_a_name_of_a_class_leads_to_one_place():
         if one == other or (len(rooms) > 1 and _differ_by_endings(*words)):
             wrong.add((f"{file}: {one}", f"{other_file}: {other}"))
     assert wrong == set()
+    homes = defaultdict(set)
+    for name, file in _classes("bench"):
+        homes[name].add(file)
+    assert not {name: files for name, files in homes.items() if len(files) > 1}
 
 
 PERSONS = re.compile(r"(?<![\w`.])(who|whom|nobody|somebody|anybody|asks|wants|told)(?![\w`(])", re.IGNORECASE)

@@ -27,7 +27,7 @@ import torch
 
 from bench.concurrency.models import NETWORKS, TrainedNetwork
 from bench.concurrency.picture import draw
-from bench.concurrency.shown import Row, lines, model_lines, summary
+from bench.concurrency.shown import lines, model_lines, summary
 from bench.concurrency.steps import (
     AGAIN,
     BACKEND,
@@ -39,15 +39,15 @@ from bench.concurrency.steps import (
     ChosenStep,
     ScheduledStep,
     SettingStep,
-    Training,
+    SgdSteps,
     all_settings,
     loss_differences,
 )
 from bench.concurrency.times import measured_models
-from bench.evidence import ratio_of
+from bench.evidence import Row, ratio_of
 from bench.results import add_out_argument, read_results, write_results
 from dwconv import native
-from dwconv.commands.command_line import ArgumentParser, from_0
+from dwconv.commands.command_line import ArgumentParser, from_0, whole_from_0
 from dwconv.concurrency.counters import available
 from dwconv.concurrency.machine_costs import this_machine
 from dwconv.concurrency.options import Options
@@ -78,7 +78,7 @@ def command(argv: Sequence[str] | None) -> int:
     parser.add_argument("--resume", action="store_true", help="keep the networks that the results already have")
     parser.add_argument("--draw", type=Path, metavar="TRACE", help="only draw what explain(timeline=…) wrote, as SVG")
     parser.add_argument("--seconds", type=from_0, default=240, help="for each network, about, default 240")
-    parser.add_argument("--seed", type=int, default=0, help="of weights and data, default 0")
+    parser.add_argument("--seed", type=whole_from_0, default=0, help="of weights and data, default 0")
     add_out_argument(parser)
     arguments = parser.parse_args(argv)
     if not arguments.seconds > 0:
@@ -172,10 +172,10 @@ def _measured(network: TrainedNetwork, *, machine: Machine, seconds: float, seed
     first: dict[object, str] = {}
     same_as = {setting.name: first.setdefault(setting.shape, setting.name) for setting in settings}
     distinct = [setting for setting in settings if same_as[setting.name] == setting.name]
-    calls: dict[str, SettingStep | ChosenStep | Training] = {RECOMMENDED: step.by(None), AGAIN: step.by(None)}
+    calls: dict[str, SettingStep | ChosenStep | SgdSteps] = {RECOMMENDED: step.by(None), AGAIN: step.by(None)}
     calls |= {setting.name: step.by(setting.schedules) for setting in distinct}
     chosen = ChosenStep(network, seed=seed, seconds=min(Options().seconds, _BACKEND_SHARE * seconds))
-    eager = Training(network, seed=seed)
+    eager = SgdSteps(network, seed=seed)
     calls |= {BACKEND: chosen, EAGER: eager}
     refused = _add_inductor(calls, network, seed=seed) if compiles else {}
     differences, permitted = loss_differences(calls, eager)
@@ -216,10 +216,10 @@ def _measured(network: TrainedNetwork, *, machine: Machine, seconds: float, seed
 
 
 def _add_inductor(
-    calls: dict[str, SettingStep | ChosenStep | Training], network: TrainedNetwork, *, seed: int
+    calls: dict[str, SettingStep | ChosenStep | SgdSteps], network: TrainedNetwork, *, seed: int
 ) -> dict[str, str]:
     """Add inductor's steps; or give the reason why it does not run, by its name: it needs a C++ compiler."""
-    inductor = Training(network, seed=seed, backend=_INDUCTOR)
+    inductor = SgdSteps(network, seed=seed, backend=_INDUCTOR)
     try:
         inductor()
     except Exception as error:  # noqa: BLE001  # whatever its compiler raises: the others are measured

@@ -51,7 +51,7 @@ def convolved(channels: int, out_channels: int, kernel: int, *, stride: int = 1)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Branches:
+class BranchChannels:
     """Output channels of each branch; pairs are of the 1×1 that narrows, and of what follows it."""
 
     one: int
@@ -68,23 +68,23 @@ class Branches:
 
 
 _INCEPTIONS = (
-    Branches(one=64, three=(64, 64), double=(64, 96), pooled=32),
-    Branches(one=64, three=(64, 96), double=(64, 96), pooled=64),
-    Branches(one=0, three=(128, 160), double=(64, 96), pooled=0, average=False, stride=2),
-    Branches(one=224, three=(64, 96), double=(96, 128), pooled=128),
-    Branches(one=192, three=(96, 128), double=(96, 128), pooled=128),
-    Branches(one=160, three=(128, 160), double=(128, 160), pooled=96),
-    Branches(one=96, three=(128, 192), double=(160, 192), pooled=96),
-    Branches(one=0, three=(128, 192), double=(192, 256), pooled=0, average=False, stride=2),
-    Branches(one=352, three=(192, 320), double=(160, 224), pooled=128),
-    Branches(one=352, three=(192, 320), double=(192, 224), pooled=128, average=False),
+    BranchChannels(one=64, three=(64, 64), double=(64, 96), pooled=32),
+    BranchChannels(one=64, three=(64, 96), double=(64, 96), pooled=64),
+    BranchChannels(one=0, three=(128, 160), double=(64, 96), pooled=0, average=False, stride=2),
+    BranchChannels(one=224, three=(64, 96), double=(96, 128), pooled=128),
+    BranchChannels(one=192, three=(96, 128), double=(96, 128), pooled=128),
+    BranchChannels(one=160, three=(128, 160), double=(128, 160), pooled=96),
+    BranchChannels(one=96, three=(128, 192), double=(160, 192), pooled=96),
+    BranchChannels(one=0, three=(128, 192), double=(192, 256), pooled=0, average=False, stride=2),
+    BranchChannels(one=352, three=(192, 320), double=(160, 224), pooled=128),
+    BranchChannels(one=352, three=(192, 320), double=(192, 224), pooled=128, average=False),
 )
 
 
 class InceptionBlock(nn.Module):
     """1×1, 3×3, twice 3×3, and pooling, side by side."""
 
-    def __init__(self, channels: int, branches: Branches) -> None:
+    def __init__(self, channels: int, branches: BranchChannels) -> None:
         super().__init__()
         narrow, three = branches.three
         narrower, double = branches.double

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
-from typing import Any
 
 from bench.concurrency.steps import BACKEND, EAGER, HILL_CLIMBING, INDUCTOR, RECOMMENDED, REGRESSION
+from bench.evidence import Row
 from dwconv.records.record import CONTENDED
-
-Row = dict[str, Any]
 
 
 def lines(row: Row) -> list[str]:

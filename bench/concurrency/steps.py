@@ -38,7 +38,7 @@ _CORRECTING_S = 60.0
 _FEW = 4
 
 
-class Training:
+class SgdSteps:
     """A network in training, the same for the same seed; a call is a step of SGD, and returns the loss before it.
     ``backend``: of torch.compile; None for no compilation."""
 
@@ -78,7 +78,7 @@ class ScheduledStep:
 
     def __init__(self, network: TrainedNetwork, *, seed: int) -> None:
         torch._dynamo.reset()
-        self.training = Training(network, seed=seed, backend=dwconv_concurrent, options={"schedule": PLAIN})
+        self.training = SgdSteps(network, seed=seed, backend=dwconv_concurrent, options={"schedule": PLAIN})
         self.training()  # traces both graphs
         mine = {id(parameter) for parameter in self.training.model.parameters()}
         (graph,) = (graph for graph in graphs if not mine.isdisjoint(graph.parameters))
@@ -115,7 +115,7 @@ class ScheduledStep:
 class SettingStep:
     """Steps by one setting."""
 
-    training: Training
+    training: SgdSteps
     programs: Sequence[Program]
     engines: Sequence[Engine | None]
 
@@ -130,7 +130,7 @@ class ChosenStep:
 
     def __init__(self, network: TrainedNetwork, *, seed: int, seconds: float) -> None:
         options = {"log": False, "seconds": seconds}
-        self.training = Training(network, seed=seed, backend=dwconv_concurrent, options=options)
+        self.training = SgdSteps(network, seed=seed, backend=dwconv_concurrent, options=options)
 
     def __call__(self) -> float:
         return self.training()
@@ -214,7 +214,7 @@ of it."""
 
 
 def loss_differences(
-    calls: Mapping[str, SettingStep | ChosenStep | Training], eager: Training
+    calls: Mapping[str, SettingStep | ChosenStep | SgdSteps], eager: SgdSteps
 ) -> tuple[dict[str, float], float]:
     """By setting, the largest difference of its losses from the eager ones, as a share; and what is permitted. All
     begin with the same weights."""
@@ -224,8 +224,8 @@ def loss_differences(
     return found, max(_ROUNDING, _TIMES_ROUNDING * rounded)
 
 
-def _few(call: SettingStep | ChosenStep | Training, *, rounded: bool = False) -> list[float]:
-    training = call if isinstance(call, Training) else call.training
+def _few(call: SettingStep | ChosenStep | SgdSteps, *, rounded: bool = False) -> list[float]:
+    training = call if isinstance(call, SgdSteps) else call.training
     training.start_again(rounded=rounded)
     return [call() for _ in range(_LOSSES)]
 

@@ -7,14 +7,13 @@ which run where the block is not fused.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import geometric_mean
 from typing import Any
 
-from bench.blocks import Case, control_of, line_of, row_of
-from bench.cases import Layer
+from bench.blocks import BlockCase, control_of, line_of, row_of
+from bench.cases import BenchLayer
 from bench.evidence import Control
 from bench.gpu.run import Ended, Run, has_failed
 from bench.gpu.train import TRAINED
@@ -22,9 +21,10 @@ from bench.gpu.tune import race_untuned
 from bench.gpu.worker import GpuFailure, GpuWorker, Handler
 from bench.models import Network
 from bench.networks import workloads_of
+from bench.results import read_alone
 from dwconv.kernels.entry import message
 from dwconv.measure.requests import MeasureSetup
-from dwconv.problems.layer_files import Layer as NetworkLayer
+from dwconv.problems.layer_files import Layer
 from dwconv.problems.target import Target
 from dwconv.problems.workload import BLOCK_PASSES, PASSES, DType, Workload
 
@@ -42,7 +42,7 @@ def blocks_stage(run: Run, *, networks: Sequence[Network] = TRAINED) -> Ended:
     left = [blocks[key].workload for key in run.state.left("blocks", blocks)]
     wanted = [each for block in left for each in (*map(block.for_pass, BLOCK_PASSES), *map(block.convolution, PASSES))]
     race_untuned(wanted, run, stage="blocks", seconds=_TUNING_SHARE * run.pace.left_s)
-    os.environ["DWCONV_TUNING_LOGS"] = str(run.log.path)
+    read_alone(run.log.path)
     with GpuWorker("bench.gpu.blocks:BlockRacer", MeasureSetup(target=run.target)) as racer:
 
         def answer(key: str) -> dict[str, Any] | None:
@@ -69,8 +69,8 @@ class BlockRace:
     workload: Workload
 
     @property
-    def layer(self) -> Layer:
-        return Layer(network=self.network, layer=NetworkLayer.of(self.workload, count=1, passes=BLOCK_PASSES))
+    def layer(self) -> BenchLayer:
+        return BenchLayer(network=self.network, layer=Layer.of(self.workload, count=1, passes=BLOCK_PASSES))
 
 
 class BlockRacer(Handler):
@@ -82,7 +82,7 @@ class BlockRacer(Handler):
 
     def answer(self, request: Any) -> Any:
         block: BlockRace = request
-        case = Case(batch=1, dtype=_DTYPE, device=self.target.kind)
+        case = BlockCase(batch=1, dtype=_DTYPE, device=self.target.kind)
         if self._control is None:
             self._control = Control.over([control_of(block.layer, case)])
         return row_of(block.layer, case, self.target, control=self._control)

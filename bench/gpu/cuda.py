@@ -47,7 +47,7 @@ from dwconv.tuner.step_time import with_both_gradients
 
 
 @dataclass(frozen=True, kw_only=True)
-class Stage:
+class GpuStage:
     """How a stage is run, and its share of the time that is left for it and the stages after it."""
 
     run: Callable[[Run], Ended]
@@ -58,13 +58,13 @@ class Stage:
 
 
 STAGES = {
-    "smoke": Stage(run=smoke_stage, weight=4, most_s=SMOKE_MOST_S),
-    "verify": Stage(run=verify_stage, weight=5),
-    "host": Stage(run=host_stage, weight=2, first_s=HOST_S),
-    "tune": Stage(run=tune_stage, weight=9, first_s=LEAST_S + BESIDE_S),
-    "race": Stage(run=race_stage, weight=7, first_s=RACE_S),
-    "blocks": Stage(run=blocks_stage, weight=5, first_s=BLOCK_S),
-    "train": Stage(run=train_stage, weight=6, first_s=TRAIN_S),
+    "smoke": GpuStage(run=smoke_stage, weight=4, most_s=SMOKE_MOST_S),
+    "verify": GpuStage(run=verify_stage, weight=5),
+    "host": GpuStage(run=host_stage, weight=2, first_s=HOST_S),
+    "tune": GpuStage(run=tune_stage, weight=9, first_s=LEAST_S + BESIDE_S),
+    "race": GpuStage(run=race_stage, weight=7, first_s=RACE_S),
+    "blocks": GpuStage(run=blocks_stage, weight=5, first_s=BLOCK_S),
+    "train": GpuStage(run=train_stage, weight=6, first_s=TRAIN_S),
 }
 
 

@@ -13,8 +13,8 @@ from functools import cache
 from statistics import geometric_mean
 from typing import TypeVar
 
-from bench.cases import CPU_LAYERS, GPU_LAYERS, TRANSPOSED_LAYERS, Layer, listed_layers
-from bench.report.files import BlockRow, Contest, LayerRow, ResultFile, of_all, of_blocks, of_layers, ratios_of
+from bench.cases import CPU_LAYERS, GPU_LAYERS, TRANSPOSED_LAYERS, BenchLayer, listed_layers
+from bench.report.files import BlockRow, LayerResult, ResultContest, ResultFile, of_all, of_blocks, of_layers, ratios_of
 from dwconv.problems.layer_files import shipped_networks
 from dwconv.problems.workload import PASSES, DType, Layout, Workload
 from dwconv.reporting.drawing import LogAxis, axis_row, name, row, text
@@ -46,7 +46,7 @@ def _numbers(text: str) -> list[int]:
     return [int(number) for number in re.findall(r"\d+", text)]
 
 
-def sizes_of(row: LayerRow) -> Sized:
+def sizes_of(row: LayerResult) -> Sized:
     """As the name says: ``MobileNetV2 96×112² k3 s2``."""
     found = _NAMED.search(row.layer)
     if not found:
@@ -63,7 +63,7 @@ def _short(sizes: str, *, is_row: bool) -> str:
     return each[0] if len(set(each)) == 1 else "×".join(each)
 
 
-def workload_of(row: LayerRow, file: ResultFile) -> Workload | None:
+def workload_of(row: LayerResult, file: ResultFile) -> Workload | None:
     """What was measured; None for a layer that no list of the benchmarks has."""
     found = _workloads(file.dtype, file.layout).get((row.layer, row.pass_, row.epilogue))
     return found.with_batch(row.batch) if found and row.batch else found
@@ -72,7 +72,7 @@ def workload_of(row: LayerRow, file: ResultFile) -> Workload | None:
 @cache
 def _workloads(dtype: DType, layout: Layout) -> dict[tuple[str, str, str], Workload]:
     networks = listed_layers(list(shipped_networks()))
-    layers: tuple[Layer, ...] = (*CPU_LAYERS, *GPU_LAYERS, *TRANSPOSED_LAYERS, *networks)
+    layers: tuple[BenchLayer, ...] = (*CPU_LAYERS, *GPU_LAYERS, *TRANSPOSED_LAYERS, *networks)
     found: dict[tuple[str, str, str], Workload] = {}
     for layer in layers:
         if layer.layer.block:
@@ -188,22 +188,24 @@ def speedups(files: Sequence[ResultFile]) -> str:
     return "\n".join(parts) if len(parts) > 2 else ""
 
 
-def axis_of(contests: Sequence[Contest]) -> LogAxis:
+def axis_of(contests: Sequence[ResultContest]) -> LogAxis:
     """One with room for all dots, their intervals, and 1."""
     return LogAxis.around(
         [1.0, *(end for each in contests for end in (each.ratio, max(each.dot.low, each.ratio / 4), each.dot.high))]
     )
 
 
-def _with_its_file(contest: Contest) -> str:
+def _with_its_file(contest: ResultContest) -> str:
     return facts(f"{contest.group}, over {contest.over}", contest.times, contest.file.heading)
 
 
-def _with_its_times(contest: Contest) -> str:
+def _with_its_times(contest: ResultContest) -> str:
     return "; ".join((contest.times, *contest.notes))
 
 
-def _rows(contests: Sequence[Contest], said: Callable[[Contest], str], *, axis: LogAxis | None = None) -> str:
+def _rows(
+    contests: Sequence[ResultContest], said: Callable[[ResultContest], str], *, axis: LogAxis | None = None
+) -> str:
     axis = axis or axis_of(contests)
     lines = [f'<div class="row axis"><div class="name"></div><div class="at">{axis_row(axis)}</div><div></div></div>']
     lines += [
@@ -216,7 +218,7 @@ def _rows(contests: Sequence[Contest], said: Callable[[Contest], str], *, axis: 
     return '<div class="rows">' + "\n".join(lines) + "</div>"
 
 
-def steps(files: Sequence[ResultFile], of: Callable[[ResultFile], Iterable[Contest]]) -> str:
+def steps(files: Sequence[ResultFile], of: Callable[[ResultFile], Iterable[ResultContest]]) -> str:
     """The rows of one kind of contest, of all files, on one axis."""
     contests = [contest for file in files for contest in of(file)]
     if not contests:
@@ -235,7 +237,7 @@ def networks(files: Sequence[ResultFile]) -> str:
 
 def _networks_of(file: ResultFile) -> str:
     contests = [*of_layers(file), *of_blocks(file)]
-    rows: list[LayerRow | BlockRow] = [*file.layer_rows, *file.block_rows]
+    rows: list[LayerResult | BlockRow] = [*file.layer_rows, *file.block_rows]
     by_network = grouped(
         zip(rows, contests, strict=True), lambda pair: pair[0].network or pair[0].layer.partition(" ")[0]
     )

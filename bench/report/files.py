@@ -27,7 +27,7 @@ KINDS = ("cpu", "cuda", "blocks", "train", "first")
 """Benchmarks whose rows are understood; those of others are shown as they are."""
 
 
-class Row(msgspec.Struct, kw_only=True, frozen=True):
+class ResultRow(msgspec.Struct, kw_only=True, frozen=True):
     """What the rows of several benchmarks have: the ratio over the fastest of all others, where they raced."""
 
     over_best_other: Above0 | None = None
@@ -38,7 +38,7 @@ class Row(msgspec.Struct, kw_only=True, frozen=True):
     contention: float = 0.0
 
 
-class LayerRow(Row, kw_only=True, frozen=True):
+class LayerResult(ResultRow, kw_only=True, frozen=True):
     """A pass of a layer, as ``bench cpu`` writes it."""
 
     layer: str
@@ -58,7 +58,7 @@ class LayerRow(Row, kw_only=True, frozen=True):
     percent_of_limit: float | None = None
 
 
-class BlockRow(Row, kw_only=True, frozen=True):
+class BlockRow(ResultRow, kw_only=True, frozen=True):
     """A block, as ``bench blocks`` writes it."""
 
     network: str
@@ -73,7 +73,7 @@ class BlockRow(Row, kw_only=True, frozen=True):
     kept_bytes: dict[str, int]
 
 
-class Ratio(msgspec.Struct, kw_only=True, frozen=True):
+class StepRatio(msgspec.Struct, kw_only=True, frozen=True):
     """How many times as fast one step is as another, over turns."""
 
     median: Above0
@@ -82,18 +82,18 @@ class Ratio(msgspec.Struct, kw_only=True, frozen=True):
     at_most: float | None = None
 
 
-class StepRow(Row, kw_only=True, frozen=True):
+class StepRow(ResultRow, kw_only=True, frozen=True):
     """A network's training step, as ``bench train`` writes it."""
 
     network: str
     allocator: str
     median_ms: dict[str, Above0]
-    ratio: Ratio
-    inductor: Ratio | None = None
-    blocks: dict[str, Ratio] = {}
-    compiled_blocks: dict[str, Ratio] = {}
-    graphs: Ratio | None = None
-    graphed_blocks: dict[str, Ratio] = {}
+    ratio: StepRatio
+    inductor: StepRatio | None = None
+    blocks: dict[str, StepRatio] = {}
+    compiled_blocks: dict[str, StepRatio] = {}
+    graphs: StepRatio | None = None
+    graphed_blocks: dict[str, StepRatio] = {}
     kept_bytes: dict[str, int] = {}
     profile_ms: dict[str, dict[str, float]] = {}
     best_ours: str = "the best with dwconv"
@@ -131,7 +131,7 @@ class ResultFile(msgspec.Struct, kw_only=True, frozen=True):
     machine: Any = None
     name: str = ""
     """The file's, without its folder."""
-    layer_rows: Sequence[LayerRow] = ()
+    layer_rows: Sequence[LayerResult] = ()
     block_rows: Sequence[BlockRow] = ()
     step_rows: Sequence[StepRow] = ()
     minute_rows: Sequence[MinuteRow] = ()
@@ -183,7 +183,7 @@ def read(path: Path) -> ResultFile:
         return msgspec.structs.replace(
             found,
             name=path.name,
-            layer_rows=_rows(found, LayerRow, "cpu"),
+            layer_rows=_rows(found, LayerResult, "cpu"),
             block_rows=_rows(found, BlockRow, "blocks"),
             step_rows=_rows(found, StepRow, "train"),
             minute_rows=_rows(found, MinuteRow, "first"),
@@ -210,7 +210,7 @@ _EAGER = ("plain", "plain, contiguous")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Contest:
+class ResultContest:
     """One row of ours against the best other."""
 
     name: str
@@ -230,19 +230,19 @@ class Contest:
         return self.dot.ratio
 
 
-def of_all(files: Sequence[ResultFile]) -> list[Contest]:
+def of_all(files: Sequence[ResultFile]) -> list[ResultContest]:
     """Those of layers, blocks and steps, against the fastest of all others that raced."""
     return [contest for file in files for contest in (*_layers_at_worst(file), *of_blocks(file), *of_steps(file))]
 
 
-def group_of(row: LayerRow) -> str:
+def group_of(row: LayerResult) -> str:
     """``fprop``, ``dgrad``, ``wgrad``; of an activation in the kernel ``silu``, ``silu gradient``; with other caches
     than warm ones ``fprop, cold``."""
     said = row.pass_ if row.epilogue == "none" else row.epilogue.replace("_", " ")
     return said if row.caches == "warm" else f"{said}, {row.caches}"
 
 
-def of_layers(file: ResultFile) -> Iterator[Contest]:
+def of_layers(file: ResultFile) -> Iterator[ResultContest]:
     """Over PyTorch's better layout."""
     for row in file.layer_rows:
         other, other_us = min(row.pytorch_us.items(), key=lambda each: each[1], default=("PyTorch", 0.0))
@@ -250,7 +250,7 @@ def of_layers(file: ResultFile) -> Iterator[Contest]:
         notes += [f"{row.ratio_float32:.2f} × our float32"] if row.ratio_float32 is not None else []
         if row.over_best_other is not None:
             notes.append(f"{row.over_best_other:.3g} × {row.best_other}" + (f": {row.verdict}" if row.verdict else ""))
-        yield Contest(
+        yield ResultContest(
             name=row.layer + (f" ({row.count} of them)" if row.count and row.count > 1 else ""),
             group=group_of(row),
             over="PyTorch's better layout",
@@ -261,9 +261,9 @@ def of_layers(file: ResultFile) -> Iterator[Contest]:
         )
 
 
-def over_pytorch(row: LayerRow | BlockRow | StepRow) -> Dot:
+def over_pytorch(row: LayerResult | BlockRow | StepRow) -> Dot:
     """Over PyTorch's better layout; of a training step over the plain model's."""
-    if isinstance(row, LayerRow):
+    if isinstance(row, LayerResult):
         return _dot(row.ratio, row.ratio_interval, spread=row.ratio_spread)
     if isinstance(row, StepRow):
         return _dot(row.ratio.median, row.ratio.interval or row.ratio.quartiles, spread=0.0)
@@ -271,25 +271,25 @@ def over_pytorch(row: LayerRow | BlockRow | StepRow) -> Dot:
     return _dot(row.over_eager, row.over_eager_interval, spread=row.over_eager * _relative(row, eager))
 
 
-def _layers_at_worst(file: ResultFile) -> Iterator[Contest]:
+def _layers_at_worst(file: ResultFile) -> Iterator[ResultContest]:
     """The layers of a file, over the fastest provider."""
     for row, contest in zip(file.layer_rows, of_layers(file), strict=True):
         best = _against_best(row)
         yield replace(contest, dot=best, over=row.best_other) if best else contest
 
 
-def _against_best(row: Row) -> Dot | None:
+def _against_best(row: ResultRow) -> Dot | None:
     if row.over_best_other is None or row.over_best_other_interval is None:
         return None
     low, high = row.over_best_other_interval
     return Dot(ratio=row.over_best_other, low=low, high=high, verdict=row.verdict or "")
 
 
-def of_blocks(file: ResultFile) -> Iterator[Contest]:
+def of_blocks(file: ResultFile) -> Iterator[ResultContest]:
     for row in file.block_rows:
         best = min((name for name in row.median_us if name != "as one"), key=row.median_us.__getitem__, default="")
         times = [f"{name} {in_us(row.median_us[name])}" for name in ("as one", best) if name in row.median_us]
-        yield Contest(
+        yield ResultContest(
             name=f"{row.layer} {row.block}",
             group="block",
             over=row.best_other,
@@ -306,7 +306,7 @@ def _relative(row: BlockRow, other: str) -> float:
     return float(sum(part**2 for part in parts) ** 0.5)
 
 
-def of_steps(file: ResultFile) -> Iterator[Contest]:
+def of_steps(file: ResultFile) -> Iterator[ResultContest]:
     """Each pair of models once; of the best ones the ratio that was judged by the control."""
     for row in file.step_rows:
         contests = {pair: _step(row, pair, ratio, file) for pair, ratio in ratios_of(row).items()}
@@ -316,7 +316,7 @@ def of_steps(file: ResultFile) -> Iterator[Contest]:
         yield from contests.values()
 
 
-def ratios_of(row: StepRow) -> dict[tuple[str, str], Ratio]:
+def ratios_of(row: StepRow) -> dict[tuple[str, str], StepRatio]:
     """By the model of ours, and that of PyTorch's which it is compared with."""
     found = {("converted", "plain"): row.ratio}
     for how, ratio in (("inductor", row.inductor), ("graphs", row.graphs)):
@@ -329,10 +329,10 @@ def ratios_of(row: StepRow) -> dict[tuple[str, str], Ratio]:
     return found
 
 
-def _step(row: StepRow, pair: tuple[str, str], ratio: Ratio, file: ResultFile) -> Contest:
+def _step(row: StepRow, pair: tuple[str, str], ratio: StepRatio, file: ResultFile) -> ResultContest:
     name, over = pair
     ms = [f"{each} {row.median_ms[each]:.4g} ms" for each in pair if each in row.median_ms]
-    return Contest(
+    return ResultContest(
         name=", ".join(filter(None, (row.network, row.allocator))),
         group=name,
         over=over,

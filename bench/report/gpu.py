@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from bench.cases import CPU_LAYERS, GPU_LAYERS
-from bench.report.files import Above0, BlockRow, LayerRow, ResultFile, StepRow
+from bench.report.files import Above0, BlockRow, LayerResult, ResultFile, StepRow
 from bench.results import UnreadableResults
 from dwconv.problems.workload import DTYPES, LAYOUTS
 
@@ -72,7 +72,7 @@ def _type_and_layout(workload: str) -> Iterator[str]:
     return (word for word in workload.split("-") if word in (*DTYPES, *LAYOUTS))
 
 
-def _layer(row: _Pass) -> LayerRow:
+def _layer(row: _Pass) -> LayerResult:
     """Over the best other, which may be cuDNN's or PyTorch's own in either layout."""
     parts = _WORKLOAD.match(row.workload)
     if parts is None:
@@ -84,7 +84,7 @@ def _layer(row: _Pass) -> LayerRow:
     others = {name: us for name, us in row.warm.us.items() if name != "dwconv"}
     spreads = [row.spread_us.get(name, 0.0) / row.warm.us[name] for name in ("dwconv", row.warm.best_other)]
     off = 1 + math.hypot(*spreads)
-    return LayerRow(
+    return LayerResult(
         layer=_NAMES.get(sizes, sizes),
         pass_=parts["pass"],
         batch=int(parts["batch"]),

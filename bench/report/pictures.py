@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from bench.report.charts import axis_of, counted, grouped, workload_of
-from bench.report.files import Contest, LayerRow, ResultFile, group_of, of_layers, of_steps
+from bench.report.files import LayerResult, ResultContest, ResultFile, group_of, of_layers, of_steps
 from dwconv.errors import InvalidChoice
 from dwconv.problems.target import CacheLevel, Limits
 from dwconv.problems.workload import PASSES
@@ -60,7 +60,7 @@ def of_devices(files: Sequence[ResultFile]) -> list[Roofline]:
     return found
 
 
-def _point_of(row: LayerRow, file: ResultFile) -> Point | None:
+def _point_of(row: LayerResult, file: ResultFile) -> Point | None:
     workload = workload_of(row, file)
     if workload is None:
         return None
@@ -255,7 +255,7 @@ def of(files: Sequence[ResultFile]) -> dict[str, str]:
     return found
 
 
-def _is_pictured(contest: Contest) -> bool:
+def _is_pictured(contest: ResultContest) -> bool:
     """Of the same kind: eager, compiled or in graphs, in a process that keeps memory."""
     plain, _, how = contest.over.partition(" + ")
     same = plain == "plain" and how == contest.group.partition(" + ")[2]
@@ -265,7 +265,7 @@ def _is_pictured(contest: Contest) -> bool:
 # -- ratios, line by line ----------------------------------------------------------------------------------------------
 
 
-def speedups(contests: Sequence[Contest], title: str, heading: Callable[[Contest], str]) -> str:
+def speedups(contests: Sequence[ResultContest], title: str, heading: Callable[[ResultContest], str]) -> str:
     """A line for each name, with a mark for each pass, or kind of step; the lines of each heading together."""
     axis = axis_of(contests)
     kinds = grouped(sorted({contest.group for contest in contests}, key=_order), _kind)
@@ -290,15 +290,15 @@ def speedups(contests: Sequence[Contest], title: str, heading: Callable[[Contest
     return _svg(parts, height_px=y_px + _EDGE_PX)
 
 
-def _names(members: Sequence[Contest]) -> list[str]:
+def _names(members: Sequence[ResultContest]) -> list[str]:
     return lines_of(members[0].name, most=int((_NAMES_PX - _EDGE_PX - 8) / _CHARACTER_PX))
 
 
-def _height(members: Sequence[Contest]) -> float:
+def _height(members: Sequence[ResultContest]) -> float:
     return max(_LINE_PX * len(_names(members)), _MARK_PX * len(members)) + 8.0
 
 
-def _layer(members: Sequence[Contest], axis: LogAxis, *, y_px: float, height_px: float, width_px: float) -> str:
+def _layer(members: Sequence[ResultContest], axis: LogAxis, *, y_px: float, height_px: float, width_px: float) -> str:
     names = _names(members)
     first_px = y_px + (height_px - _LINE_PX * len(names)) / 2 + 11
     lines = [

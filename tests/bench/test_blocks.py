@@ -11,18 +11,18 @@ from torch import nn
 
 from bench import blocks
 from bench.__main__ import main
-from bench.cases import BLOCK_NETWORKS, Layer, listed_layers
+from bench.cases import BLOCK_NETWORKS, BenchLayer, listed_layers
 from dwconv.problems.block import Block
-from dwconv.problems.layer_files import Layer as NetworkLayer
+from dwconv.problems.layer_files import Layer
 from dwconv.problems.target import Limits
 from dwconv.problems.workload import BLOCK_PASSES
 from tests.bench.gpu_runs import StillClock
 from tests.planted_records import plant
 
 LIMITS = Limits(memory_gb_per_s=20, cache_gb_per_s=50, cache_bytes=1 << 20, peak_gflop_per_s=100)
-SMALL = Layer(
+SMALL = BenchLayer(
     network="small",
-    layer=NetworkLayer(
+    layer=Layer(
         channels=8,
         input_size=(6, 7),
         kernel=(3, 3),
@@ -38,7 +38,7 @@ SMALL = Layer(
 def test_networks_list_blocks():
     layers = listed_layers(BLOCK_NETWORKS)
     assert len(layers) > 30 and all(each.layer.block for each in layers)
-    first, *_ = blocks.Case(batch=4, dtype="float32").workloads(layers[0])
+    first, *_ = blocks.BlockCase(batch=4, dtype="float32").workloads(layers[0])
     assert first.pass_ == "forward" and first.batch == 4
 
 
@@ -48,7 +48,7 @@ def test_it_writes_what_it_measured_and_whether_the_block_ran_as_one(tmp_path, c
     monkeypatch.setattr(blocks, "listed_layers", lambda networks: (SMALL,))
     monkeypatch.setattr(blocks, "with_limits", lambda target: dataclasses.replace(target, limits=LIMITS))
     monkeypatch.setattr(blocks, "CpuClock", StillClock)
-    case = blocks.Case(batch=2, dtype="float32")
+    case = blocks.BlockCase(batch=2, dtype="float32")
     if tuned:
         plant(tmp_path / "log.jsonl", case.passes(SMALL)[:1], passes=BLOCK_PASSES, baseline_us=1e6)
     options = ["--seconds", "0", "--batch", "2", "--log", str(tmp_path / "log.jsonl"), "--out", str(tmp_path)]

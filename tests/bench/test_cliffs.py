@@ -13,7 +13,7 @@ from dwconv.problems.target import cpu_target
 from tests.fake_tuning import TARGET
 from tests.planted_records import plant
 
-TINY = cliffs.Shape(channels=20, size=7)
+TINY = cliffs.CliffShape(channels=20, size=7)
 
 
 @pytest.mark.parametrize("pair", cliffs.PAIRS, ids=lambda pair: str(pair[0]))

@@ -10,7 +10,7 @@ import pytest
 from bench import communication as bench
 from bench import links
 from bench.__main__ import main
-from bench.communication import Job, Pictures, summary
+from bench.communication import CommunicationJob, Pictures, summary
 from dwconv.parallel import Communication
 from dwconv.parallel.data.ways import CommunicationReport, WayTimes
 
@@ -84,7 +84,7 @@ def test_a_line_for_each_link_and_the_reason_where_there_is_none(monkeypatch, tm
 
 
 def test_a_line_has_blanks_for_what_there_was_no_time_for():
-    job = Job(network="ResNet-50", batch=8, image=96, world=4, rate="0.1", seconds=100, steps=0)
+    job = CommunicationJob(network="ResNet-50", batch=8, image=96, world=4, rate="0.1", seconds=100, steps=0)
     line = bench._line(planted(job, REPORT_WITHOUT_CONTROL))
     assert line.endswith("50.0     10.0         buckets of 1, then 25 MiB, as bfloat16")
 
@@ -136,7 +136,7 @@ def test_two_ranks_answer(rate):
         pytest.skip(links.why_not())
     of_job = {"network": "MobileNetV3-Large", "batch": 2, "image": 32, "world": 2, "rate": rate, "steps": 2}
     for seconds in (40.0, 160.0, 640.0):  # more on a busy machine
-        row = bench.measured(Job(**of_job, seconds=seconds))
+        row = bench.measured(CommunicationJob(**of_job, seconds=seconds))
         if "failed" not in row:
             break
     assert row["link_gb_s"] > 0 and row["local_ms"] > 0 and row["reason"] in row["told"]

@@ -23,7 +23,7 @@ from bench.concurrency.models import (
     TrainedNetwork,
 )
 from bench.concurrency.shown import lines, summary
-from bench.concurrency.steps import ScheduledStep, Training, loss_differences, tried_by_hand
+from bench.concurrency.steps import ScheduledStep, SgdSteps, loss_differences, tried_by_hand
 from bench.concurrency.times import accuracy, measured_models
 from dwconv.concurrency import timed_schedules
 from dwconv.measure.clock.timing import Lap
@@ -143,7 +143,7 @@ def test_what_inductor_cannot_compile_is_named_and_the_others_are_measured(monke
     torch._dynamo.reset()
 
 
-class Wrong(Training):
+class Wrong(SgdSteps):
     """Trains with gradients of another sign."""
 
     def __call__(self):
@@ -155,8 +155,8 @@ class Wrong(Training):
 
 
 def test_a_setting_that_trains_in_another_way_is_found_by_its_second_loss():
-    eager = Training(TINY, seed=0)
-    found, permitted = loss_differences({"same": Training(TINY, seed=0), "wrong": Wrong(TINY, seed=0)}, eager)
+    eager = SgdSteps(TINY, seed=0)
+    found, permitted = loss_differences({"same": SgdSteps(TINY, seed=0), "wrong": Wrong(TINY, seed=0)}, eager)
     assert found["same"] <= permitted < found["wrong"]
     assert found["same"] == 0.0 and permitted < 1e-3
 

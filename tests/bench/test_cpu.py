@@ -260,7 +260,7 @@ def test_it_tunes_what_is_untuned_and_writes_what_it_measured(tmp_path, capsys, 
     layer = square("Tiny", batch=1, channels=16, size=8, kernel=3)
     monkeypatch.setattr(cpu, "CPU_LAYERS", (layer,))
     first, *_ = layer.workloads(dtype="float32", layout="nchw")
-    monkeypatch.setattr(cpu.Layer, "workloads", lambda *_, **__: iter([first]))
+    monkeypatch.setattr(cpu.BenchLayer, "workloads", lambda *_, **__: iter([first]))
     arguments = ["--layout", "nchw", "--seconds", "0.5", "--log", str(tmp_path / "log.jsonl"), "--out", str(tmp_path)]
     assert main(["cpu", *arguments]) == 0
     out = capsys.readouterr().out

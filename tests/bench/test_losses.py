@@ -10,11 +10,11 @@ from torch import nn
 import dwconv
 from bench import losses
 from bench.__main__ import main
-from bench.blocks import Case
-from bench.cases import Layer
+from bench.blocks import BlockCase
+from bench.cases import BenchLayer
 from bench.models import Network
 from dwconv.problems.block import Block
-from dwconv.problems.layer_files import Layer as NetworkLayer
+from dwconv.problems.layer_files import Layer
 from tests.planted_records import plant
 
 STEPS = 12
@@ -31,9 +31,9 @@ def small() -> nn.Module:
 
 
 BATCH = 2
-SMALLEST = Layer(
+SMALLEST = BenchLayer(
     network="smallest",
-    layer=NetworkLayer(
+    layer=Layer(
         channels=8, input_size=(9, 7), kernel=(3, 3), stride=(1, 1), padding=((1, 1), (1, 1)), count=1, dilation=(1, 1),
         block=Block.parse("bn+relu6,bn+relu6"),
     ),
@@ -47,7 +47,7 @@ def trained(tmp_path, monkeypatch):
 
     def run(*, baseline_us=1e6):
         log = tmp_path / "log.jsonl"
-        case = Case(batch=BATCH, dtype="float32")
+        case = BlockCase(batch=BATCH, dtype="float32")
         passes = [each.pass_ for each in case.passes(SMALLEST)]
         plant(log, [case.passes(SMALLEST)[0]], passes=passes, around_us=1e6, baseline_us=baseline_us)
         monkeypatch.setenv("DWCONV_TUNING_LOGS", "")

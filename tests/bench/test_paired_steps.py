@@ -14,7 +14,7 @@ from torch import nn
 import dwconv
 from bench import paired_steps
 from bench.networks import workloads_of
-from bench.paired_steps import Training, race
+from bench.paired_steps import PairedTraining, race
 from bench.step_rows import losses_of, table_of
 from dwconv.errors import NoDevice
 from dwconv.measure.clock.timing import Lap
@@ -167,7 +167,7 @@ def test_models_apart_take_their_steps_in_other_processes(logs, monkeypatch):
 
 
 def test_images_of_the_other_layout_are_laid_out_before_the_step():
-    training = Training(model="tests.bench.small_networks:TINY")
+    training = PairedTraining(model="tests.bench.small_networks:TINY")
     plain, other = (training.image_of(name) for name in ("plain", "plain, other layout"))
     assert plain.is_contiguous(memory_format=torch.channels_last) and not plain.is_contiguous()
     assert other.is_contiguous() and not other.is_contiguous(memory_format=torch.channels_last)

@@ -13,7 +13,7 @@ from bench import links, parallel_rank
 from bench import parallel as bench
 from bench.__main__ import main
 from bench.models import resnet
-from bench.parallel import Case
+from bench.parallel import ParallelCase
 from dwconv.parallel import Communication, joining, ranks
 from dwconv.parallel.planning.pipeline_plan import FREE_LINK
 from tests.parallel.made_up_layers import layer
@@ -164,14 +164,14 @@ def test_no_step_begins_once_the_time_is_up(monkeypatch, limit_s, step_s, slower
 
 
 def test_a_case_without_a_whole_round_says_so(monkeypatch):
-    case = Case(network="ResNet-18", images="tiny", classes=10, size=8, world=1, batch=2, microbatches=2)
+    case = ParallelCase(network="ResNet-18", images="tiny", classes=10, size=8, world=1, batch=2, microbatches=2)
     monkeypatch.setattr(parallel_rank, "measured_link", lambda: FREE_LINK)
     monkeypatch.setattr(parallel_rank, "_costs", lambda *of, **how: (layer(),) * 3)
     monkeypatch.setattr(parallel_rank, "_plans", lambda *of: {})
     monkeypatch.setattr(parallel_rank, "_data_parallel", lambda *of, **how: parallel_rank._Runner(
         plan=of[1], step=lambda x, target: pytest.fail("no time"), optimizer=None, way=Communication()))  # fmt: skip
     with ranks(device="cpu"):
-        (row,) = parallel_rank._measured(parallel_rank.Job(case=case, seconds=0.1, ends_at_s=0.0))
+        (row,) = parallel_rank._measured(parallel_rank.ParallelJob(case=case, seconds=0.1, ends_at_s=0.0))
     assert row == {"failed": "no round of all forms was over in 0 s; give more --seconds"}
     about = {"network": "ResNet-18", "images": "tiny", "world": 1, "rate": "1"}
     assert bench._line({**about, **row}).endswith("no round of all forms was over in 0 s; give more --seconds")
@@ -184,7 +184,7 @@ def test_ranks_answer(monkeypatch, rate, world):
     monkeypatch.setattr(bench, "time", SimpleNamespace(time=lambda: time.time() + 3600))
     if rate != "loopback" and links.why_not():
         pytest.skip(links.why_not())
-    case = Case(
+    case = ParallelCase(
         network="ResNet-18", images="tiny", classes=10, size=8, world=world, batch=2 * world, microbatches=world
     )
     rows = bench.measured(case, rate, seconds=1.0)

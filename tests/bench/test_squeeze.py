@@ -11,7 +11,7 @@ from torch import nn
 
 from bench import squeeze
 from bench.__main__ import main
-from bench.models import InvertedResidual, Network, Row
+from bench.models import BottleneckSizes, InvertedResidual, Network
 from bench.rows_and_volumes import SqueezeExcite
 from tests.bench.small_networks import TINY
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::dwconv.errors.DwconvWarning")  
 
 
 def small() -> nn.Module:
-    row = Row(3, 8, 8, True, nn.ReLU, 1)
+    row = BottleneckSizes(3, 8, 8, True, nn.ReLU, 1)
     blocks = [InvertedResidual(8, row) for _ in range(2)]
     return nn.Sequential(nn.Conv2d(3, 8, 1), *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 2))
 

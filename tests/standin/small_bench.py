@@ -32,7 +32,7 @@ NETWORK = Network(name="tests.models:OneLayer", make=OneLayer, batch=2, sample=(
 WITH_BLOCK = Network(name="tests.models:OneBlock", make=OneBlock, batch=2, sample=(3, 12, 12))
 
 
-def stages() -> dict[str, cuda.Stage]:
+def stages() -> dict[str, cuda.GpuStage]:
     """Stages with so little time that only the first item of each runs."""
     sizes = MeasureLimits(memory_bytes=1 << 20, small_bytes=1 << 14, product=64)
     small = {
