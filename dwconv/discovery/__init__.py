@@ -47,7 +47,7 @@ class DiscoveredLayer:
     calls: int
     is_transposed: bool = False
     """True for a transposed convolution: problem and passes are those of the convolution that it is the dgrad of."""
-    activated: bool = False
+    silu_next: bool = False
     """True if SiLU comes next, which a kernel may do at once."""
     is_functional: bool = field(default=False, compare=False)
     """True if the code of a module called PyTorch's function. Of a model that is not converted, nor is to be, every
@@ -66,7 +66,7 @@ class DiscoveredLayer:
     def problems_at_once(self) -> list[tuple[Problem, tuple[Pass, ...]]]:
         """What runs where SiLU is part of a kernel: fprop with it, its gradient, and the backward passes; none if it
         does not come next."""
-        if not self.activated:
+        if not self.silu_next:
             return []
         causal = dataclasses.replace(self.problem, padding=(*self.problem.padding[:-1], 0))
         forward, gradient = (dataclasses.replace(causal, epilogue=each) for each in ("silu", "silu_gradient"))
@@ -90,7 +90,7 @@ class DiscoveredLayer:
     def __str__(self) -> str:
         times = f", {self.calls} times" if self.calls > 1 else ""
         reason = f"; left out: {self.why_no_kernels}" if self.why_no_kernels else ""
-        passes = "+".join(self.passes) + ", with SiLU after it" * self.activated
+        passes = "+".join(self.passes) + ", with SiLU after it" * self.silu_next
         passes += ", transposed: the dgrad is its forward pass" * self.is_transposed
         return f"{self.name or '(the model itself)'}: {self.problem} on {self.device}{times}, {passes}{reason}"
 
@@ -129,7 +129,8 @@ class Discovery:
     """The convolutions with a norm next to them, likewise."""
     counted_blocks: tuple[DiscoveredBlock, ...] = ()
     """Those whose passes count as well."""
-    tracing: FoundBlocks | None = field(default=None, repr=False, compare=False)
+    found_blocks: FoundBlocks | None = field(default=None, repr=False, compare=False)
+    """What forward passes with blocks in them are made from."""
 
     @cached_property
     def left_out(self) -> tuple[DiscoveredLayer, ...]:
@@ -195,8 +196,8 @@ def discover(
             step()
         put_back()
         layers = alike(watch.calls)
-        tracing, blocks = _blocks(step.model, layers, ran=watch.ran)
-    return Discovery(layers=layers, blocks=blocks, tracing=tracing)
+        found_blocks, blocks = _blocks(step.model, layers, ran=watch.ran)
+    return Discovery(layers=layers, blocks=blocks, found_blocks=found_blocks)
 
 
 def alike(calls: Iterable[WatchedCall]) -> tuple[DiscoveredLayer, ...]:
@@ -214,9 +215,9 @@ def _blocks(
     """Those of the convolutions that train, and those in evaluation. One that ran several times is named once."""
     layers = [layer for layer in layers if not layer.is_transposed]
     names = dict.fromkeys(layer.name for layer in layers if layer.caller == layer.name)
-    tracing = FoundBlocks(model, list(names), ran=ran)
+    found_blocks = FoundBlocks(model, list(names), ran=ran)
     blocks: list[DiscoveredBlock] = []
-    for found in tracing.found:
+    for found in found_blocks.found:
         trains = found.trains
         for layer in layers:
             if (
@@ -246,7 +247,7 @@ def _blocks(
                     parent=found.parent,
                 )
             )
-    return tracing, tuple(blocks)
+    return found_blocks, tuple(blocks)
 
 
 def is_traced(module: nn.Module) -> bool:

@@ -51,7 +51,7 @@ class WatchedCall:
     is_transposed: bool = False
     """True for a transposed convolution; problem and passes are those of the convolution that it is the dgrad of."""
     passes: set[Pass] = field(default_factory=set)
-    activated: bool = False
+    silu_next: bool = False
     """True if SiLU comes next, and takes no more of the result than causal convolutions need."""
 
 
@@ -199,7 +199,7 @@ class CallWatch:
             elif swaps(func, args):
                 self._sums[result] = watched, beyond
             elif func is F.silu and not beyond:
-                watched.activated = True
+                watched.silu_next = True
         return result
 
     def op(self, op: _Op) -> None:

@@ -106,8 +106,8 @@ class ConversionSummary:
         ran = {layer.name for layer in self.discovery.layers}
         idle = [shown_name(layer.name) for layer in self.converted if without_wrappers(layer.name) not in ran]
         lines += [f"did not run in the example: {', '.join(idle)}"] if idle else []
-        activated = dict.fromkeys(shown_name(layer.name) for layer in self.discovery.layers if layer.activated)
-        return lines + [f"SiLU runs in the kernel where that is faster: {', '.join(activated)}"] * bool(activated)
+        with_silu = dict.fromkeys(shown_name(layer.name) for layer in self.discovery.layers if layer.silu_next)
+        return lines + [f"SiLU runs in the kernel where that is faster: {', '.join(with_silu)}"] * bool(with_silu)
 
 
 def summary(model: nn.Module) -> ConversionSummary:

@@ -166,10 +166,10 @@ def decide_blocks(
 
 def trace_blocks(model: nn.Module, discovery: Discovery, swaps: Swaps, *, names: Sequence[str]) -> None:
     """The modules around these blocks of the example are to have traced forward passes, in which they are one."""
-    if not names or discovery.tracing is None:
+    if not names or discovery.found_blocks is None:
         return
     with unchanged(model, []):
-        traced = discovery.tracing.traces(names)
+        traced = discovery.found_blocks.traces(names)
     for path, traces in traced.items():
         module = at(model, path)
         if not is_written(module):

@@ -213,7 +213,7 @@ def _as_it_runs(
     for each of the problems that they solve."""
     if block := whole.get((layer.name, layer.problem)):
         return [dataclasses.replace(layer, problem=block, passes=block.passes)]
-    if not layer.activated or not is_at_once(layer.problems_at_once()[0][0], layer.device, trains=layer.trains):
+    if not layer.silu_next or not is_at_once(layer.problems_at_once()[0][0], layer.device, trains=layer.trains):
         return [layer]
     return [dataclasses.replace(layer, problem=problem, passes=passes) for problem, passes in layer.problems_at_once()]
 

@@ -55,7 +55,7 @@ def layer_of(way, *, trains: bool = True):
 @pytest.mark.parametrize("way", ACTIVATED)
 def test_it_is_seen(way):
     layer = layer_of(ACTIVATED[way])
-    assert layer.activated and layer.name == "conv1d" and layer.passes == ("fprop", "wgrad")
+    assert layer.silu_next and layer.name == "conv1d" and layer.passes == ("fprop", "wgrad")
     found = {(problem.epilogue, problem.padding[2:], passes) for problem, passes in layer.problems()}
     causal = {("silu", (3, 0), ("fprop",)), ("silu_gradient", (3, 0), ("fprop",))}
     assert found == causal | {("none", (padding, after), ("fprop", "wgrad")) for padding, after in ((3, 0), (3, 3))}
@@ -64,7 +64,7 @@ def test_it_is_seen(way):
 @pytest.mark.parametrize("way", OTHERS)
 def test_nothing_else_is_taken_for_it(way):
     layer = layer_of(OTHERS[way])
-    assert not layer.activated and layer.problems() == [(layer.problem, layer.passes)]
+    assert not layer.silu_next and layer.problems() == [(layer.problem, layer.passes)]
 
 
 def test_without_a_backward_pass():
