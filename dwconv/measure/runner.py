@@ -23,8 +23,9 @@ from dwconv.kernels.artifact import Artifact
 from dwconv.measure.build_worker import BUILD, BuildSetup
 from dwconv.measure.build_worker import misfit as misfit_of_artifact
 from dwconv.measure.clock.timing import Caches
-from dwconv.measure.processes.pool import Patience, Pool
+from dwconv.measure.processes.pool import Pool
 from dwconv.measure.processes.process import IsolatedProcess
+from dwconv.measure.processes.shortages import Patience
 from dwconv.measure.requests import (
     LOAD,
     CheckRequest,

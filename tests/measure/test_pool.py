@@ -20,12 +20,11 @@ from dwconv.errors import (
     WorkerError,
     WorkerTimeout,
 )
-from dwconv.measure.processes import pool as pool_module
 from dwconv.measure.processes import process as process_module
-from dwconv.measure.processes import started_process
-from dwconv.measure.processes.pool import Patience, Pool
+from dwconv.measure.processes import shortages, started_process
+from dwconv.measure.processes.pool import Pool
 from dwconv.measure.processes.process import IsolatedProcess
-from dwconv.measure.processes.worker import shortage_of
+from dwconv.measure.processes.shortages import Patience, shortage_of
 from dwconv.system import memory
 
 pytestmark = pytest.mark.usefixtures("started_anew", "no_pauses")
@@ -269,7 +268,7 @@ def test_a_disk_that_is_really_full(tmp_path, monkeypatch, capsys):
         pool.start()
         filler = tmp_path / "filler"
         filler.write_bytes(b"x" * (900 << 10))
-        monkeypatch.setattr(pool_module, "time", SimpleNamespace(sleep=lambda seconds: filler.unlink()))
+        monkeypatch.setattr(shortages, "time", SimpleNamespace(sleep=lambda seconds: filler.unlink()))
         assert list(pool.map(["fill_own_folder"], timeout_s=30)) == [(0, "filled")]
         assert "short of disk space" in capsys.readouterr().err and not filler.exists()
     finally:

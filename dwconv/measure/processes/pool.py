@@ -1,21 +1,14 @@
-"""Pool: isolated processes with one role, which share the requests.
-
-Patience: how often to try again where the machine is short of something. That says nothing about the candidate that was
-running.
-"""
+"""Pool: isolated processes with one role, which share the requests."""
 
 from __future__ import annotations
 
-import tempfile
-import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from dwconv import settings
-from dwconv.errors import EnvironmentFailure, Shortage, WorkerCannotStart, WorkerError, say
+from dwconv.errors import WorkerCannotStart, WorkerError
 from dwconv.measure.processes.process import MEMORY_SHARE, IsolatedProcess, Misfit, wait_for_any
-from dwconv.system import memory
+from dwconv.measure.processes.shortages import Patience
 
 
 class Pool:
@@ -114,65 +107,3 @@ def _outcome(process: IsolatedProcess) -> Any | WorkerError:
         return process.collect()
     except WorkerError as error:
         return error
-
-
-class Patience:
-    """Decides whether an error of one request is the request's own fault, the machine's, or not clear yet.
-
-    ``needs_bytes``: the memory that the request is known to need."""
-
-    def __init__(self, *, needs_bytes: int = 0) -> None:
-        self._needs_bytes = needs_bytes
-        self._failures = 0
-
-    def again(self, error: WorkerError) -> bool:
-        """True, after a pause, if the request should be tried again, this time alone; False if it is to blame.
-
-        Raises EnvironmentFailure if the machine is to blame and does not recover. Raises ``error`` itself if no worker
-        can start: no request is to blame for that."""
-        if not self._worth_another_try(error):
-            if isinstance(error, WorkerCannotStart):
-                raise error
-            return False
-        if error.is_nonsense:
-            return True
-        if self._failures > len(settings.RETRY_PAUSES_S):
-            raise EnvironmentFailure(f"the machine is short of {_name(error)}: {error}; {_way_out(error)}") from None
-        pause_s = settings.RETRY_PAUSES_S[self._failures - 1]
-        say(f"note: short of {_name(error)}: {error}; trying again in {pause_s:g} s")
-        time.sleep(pause_s)
-        return True
-
-    def _worth_another_try(self, error: WorkerError) -> bool:
-        self._failures += 1
-        of_gpu = error.shortage is Shortage.GPU_MEMORY
-        kind = "cuda" if of_gpu else "cpu"
-        if not error.may_be_the_machine or 2 * self._needs_bytes > memory.whole_bytes(kind):
-            return False
-        if self._failures == 1:
-            return True
-        # It has run alone. If memory was short then and is not now, its own demand was the reason.
-        enough = memory.free_bytes(kind) >= max(memory.LITTLE_BYTES, 2 * self._needs_bytes)
-        return error.shortage is not None and not ((of_gpu or error.shortage is Shortage.MEMORY) and enough)
-
-
-def _name(error: WorkerError) -> str:
-    assert error.shortage is not None
-    return error.shortage.value
-
-
-def _way_out(error: WorkerError) -> str:
-    match error.shortage:
-        case Shortage.DISK:
-            way = f"make room in {tempfile.gettempdir()} or set TMPDIR to another folder"
-        case Shortage.MEMORY:
-            way = "close other programs or use fewer --jobs"
-        case Shortage.GPU_MEMORY:
-            way = "end other programs on the GPU (nvidia-smi lists them) or tune a smaller batch"
-        case Shortage.FILES:
-            way = "raise the limit (ulimit -n)"
-        case Shortage.PROCESSES:
-            way = "raise the limit (ulimit -u) or use fewer --jobs"
-        case _:
-            way = "close other programs"
-    return f"{way}, then run the same command again"

@@ -23,6 +23,7 @@ from dwconv.errors import (
     WorkerError,
     WorkerTimeout,
 )
+from dwconv.measure.processes.shortages import shortage_in, shortage_of
 from dwconv.measure.processes.started_process import Running
 from dwconv.measure.processes.worker import (
     MOST_EXTENSION,
@@ -32,8 +33,6 @@ from dwconv.measure.processes.worker import (
     first_line,
     receive,
     send,
-    shortage_in,
-    shortage_of,
 )
 from dwconv.system import interpreter, memory
 

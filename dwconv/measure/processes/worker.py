@@ -8,7 +8,6 @@ through a socket.
 from __future__ import annotations
 
 import contextlib
-import errno
 import gc
 import os
 import pkgutil
@@ -29,9 +28,9 @@ from typing import Any
 import psutil
 
 from dwconv import settings
-from dwconv.errors import Shortage
 from dwconv.kernels import entry
 from dwconv.kernels.entry import message
+from dwconv.measure.processes.shortages import shortage_of
 
 _START = b"dwconv\x00\x01"  # anything else was not sent by ``send``
 _LENGTH_BYTES = 8
@@ -209,43 +208,3 @@ def kill_with_children(worker: int) -> None:
 def _be_first_to_go_when_memory_runs_out() -> None:
     with contextlib.suppress(OSError):  # Linux only
         Path("/proc/self/oom_score_adj").write_text("1000", encoding="utf-8")
-
-
-# -- the machine is short of something: that says nothing about the candidate that was running  -----------------------
-
-_OF_ERRNO = {
-    errno.ENOSPC: Shortage.DISK,
-    errno.EDQUOT: Shortage.DISK,
-    errno.ENOMEM: Shortage.MEMORY,
-    errno.EMFILE: Shortage.FILES,
-    errno.ENFILE: Shortage.FILES,
-    errno.EAGAIN: Shortage.PROCESSES,
-}
-# The messages that libraries and compilers print for the same errors.
-_OF_WORDS = {
-    **{os.strerror(number): shortage for number, shortage in _OF_ERRNO.items()},
-    "can't start new thread": Shortage.PROCESSES,
-    "std::bad_alloc": Shortage.MEMORY,
-    "CUDA out of memory": Shortage.GPU_MEMORY,
-    "CUDA error: out of memory": Shortage.GPU_MEMORY,
-    "CUDA_ERROR_OUT_OF_MEMORY": Shortage.GPU_MEMORY,
-}
-
-
-def shortage_of(error: BaseException) -> Shortage | None:
-    """The shortage that ``error``, or an error that caused it, is about; None if it is about something else."""
-    seen: BaseException | None = error
-    while seen is not None:
-        if isinstance(seen, MemoryError):
-            return Shortage.MEMORY
-        if isinstance(seen, OSError) and seen.errno in _OF_ERRNO:
-            return _OF_ERRNO[seen.errno]
-        if found := shortage_in(str(seen)):
-            return found
-        seen = seen.__cause__ or seen.__context__  # also of one that is not shown: it says what was short
-    return None
-
-
-def shortage_in(words: str) -> Shortage | None:
-    """The shortage that the last line of a process's output is about; None if it is about something else."""
-    return next((shortage for telling, shortage in _OF_WORDS.items() if telling in words), None)
