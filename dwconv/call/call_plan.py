@@ -25,7 +25,7 @@ from dwconv.dispatch import locked
 from dwconv.dispatch.advantage import saves_us
 from dwconv.dispatch.at_all_sizes import AtAllSizes
 from dwconv.dispatch.decision import DispatchDecision
-from dwconv.dispatch.kernel_state import KernelState, OfAnySize
+from dwconv.dispatch.kernel_state import OfAnySize
 from dwconv.dispatch.knowledge import database
 from dwconv.dispatch.of_problem import decisions
 from dwconv.dispatch.times_at_any_size import nearest_of_any_size
@@ -222,11 +222,6 @@ def decisions_for(problem: Problem, device: torch.device) -> tuple[dict[Pass, Di
     """What a plan that is made now would decide in the end: ``dispatch.of_problem.decisions``, by what this process has
     measured."""
     return decisions(problem, device, state=process_kernels.state)
-
-
-def kernel_state() -> KernelState:
-    """The verdicts of this process on its kernels."""
-    return process_kernels.state
 
 
 def plans() -> list[CallPlan]:

@@ -15,8 +15,8 @@ import torch
 from torch import nn
 
 from dwconv import settings
+from dwconv.call import process_kernels
 from dwconv.call.background_builds import build_fastest
-from dwconv.call.call_plan import kernel_state
 from dwconv.call.process_decisions import reset
 from dwconv.call.untuned_warnings import LayerOfExample, expect
 from dwconv.discovery.step import check_model, unwrapped
@@ -172,7 +172,7 @@ def race_and_build(discovery: Discovery, *, seconds: float) -> list[RaceResult]:
     from dwconv.tuner.model_race import are_several, race_for
 
     counts = discovery.counts_by_device()
-    races = race_for(counts, seconds=seconds, state=kernel_state())
+    races = race_for(counts, seconds=seconds, state=process_kernels.state)
     agreed = dict(locked.agreed)
     reset()
     locked.agreed.update(agreed)  # of models that were converted before

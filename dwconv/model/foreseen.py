@@ -16,10 +16,10 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from dwconv import settings
-from dwconv.call import background_builds
+from dwconv.call import background_builds, process_kernels
 from dwconv.call.arguments import Call, CallArguments
 from dwconv.call.background_process import BackgroundProcess
-from dwconv.call.call_plan import foresee, kernel_state
+from dwconv.call.call_plan import foresee
 from dwconv.call.transposed_call import TransposedArguments, TransposedCall
 from dwconv.dispatch.knowledge import database
 from dwconv.errors import DwconvError
@@ -42,7 +42,7 @@ def build_what_is_known(model: nn.Module) -> None:
     calls = list(dict.fromkeys(call for layer in layers for call in _calls(layer)))
     if calls and settings.untuned() == "predict" and can_build() and not settings.local_rank():
         kinds = Counter(problem.workload(pass_).layer_kind for problem, _ in calls for pass_ in problem.passes)
-        kernel_state().shared_kinds.update(kind for kind, count in kinds.items() if count >= _SHARED_BY)
+        process_kernels.state.shared_kinds.update(kind for kind, count in kinds.items() if count >= _SHARED_BY)
         background_builds.predict(partial(_build, calls), device=calls[0][1], saves_us=math.inf)
 
 

@@ -19,7 +19,7 @@ import torch
 import torch.distributed as dist
 
 from dwconv.call import process_kernels
-from dwconv.call.call_plan import decisions_for, kernel_state
+from dwconv.call.call_plan import decisions_for
 from dwconv.call.plan_kernels import PlanKernels
 from dwconv.discovery import Discovery
 from dwconv.dispatch import legality, loaded_packs, locked
@@ -123,7 +123,7 @@ def _fault(decision: DispatchDecision, kernels: PlanKernels, device: torch.devic
     assert here.workload is not None and here.config is not None and here.target is not None
     try:
         if not loaded_packs.has(here.workload, here.config, here.target):
-            legality.check(Candidate(here.workload, here.config), here.target, broken=kernel_state().broken)
+            legality.check(Candidate(here.workload, here.config), here.target, broken=process_kernels.state.broken)
     except (InvalidConfig, InvalidWorkload, NoTemplate) as error:
         return str(error)
     return kernels.fault(here)

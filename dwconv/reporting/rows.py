@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal
 
-from dwconv.call.call_plan import CallPlan, decisions_for, kernel_state, plans
+from dwconv.call import process_kernels
+from dwconv.call.call_plan import CallPlan, decisions_for, plans
 from dwconv.dispatch.advantage import kernel_us
 from dwconv.dispatch.decision import DispatchDecision, Provider
 from dwconv.dispatch.knowledge import database
@@ -140,7 +141,7 @@ def _short(sizes: Sequence[int]) -> str:
 
 def rows_of(ran: Sequence[Ran]) -> tuple[LayerRow, ...]:
     """The rows of all that ran."""
-    expected_gains = cache(lambda target: ExpectedGains(target, database(), state=kernel_state()))
+    expected_gains = cache(lambda target: ExpectedGains(target, database(), state=process_kernels.state))
     latest = {(plan.problem, plan.device): plan for plan in plans()}
     latest_here = {(plan.problem, plan.device, plan.target): plan for plan in plans()}
     rows = []
@@ -174,7 +175,7 @@ def _as_it_ran(plan: CallPlan, pass_: Pass) -> DispatchDecision:
     if decision.provider == "pytorch" or plan.kernels.get(pass_, decision) is not None:
         return decision
     assert decision.workload is not None and decision.config is not None, "decided together with the provider"
-    why = kernel_state().broken.get(Candidate(decision.workload, decision.config), "")
+    why = process_kernels.state.broken.get(Candidate(decision.workload, decision.config), "")
     return dataclasses.replace(decision, provider="pytorch", reason=f"its kernel is out: {why}")
 
 

@@ -12,7 +12,7 @@ import dwconv
 from dwconv import native, settings
 from dwconv.call import background_builds, process_kernels
 from dwconv.call.background_worker import BackgroundHandler
-from dwconv.call.call_plan import CallPlan, kernel_state, plan_for
+from dwconv.call.call_plan import CallPlan, plan_for
 from dwconv.dispatch import legality, loaded_packs
 from dwconv.kernels import cache
 from dwconv.kernels.load_cpu import can_load_libraries
@@ -103,7 +103,7 @@ def test_several_layers_of_a_kind_share_the_kernel_for_every_layer(wanted, logs)
         record = record_of(general, config=config, median_us=50.0, baseline_us=1e6)
         TuningLog(logs / "log.jsonl").append(dataclasses.replace(record, confirmed=True, raced=True))
     dwconv.reset()
-    kernel_state().shared_kinds.update(layer.for_pass(pass_).layer_kind for pass_ in PASSES)
+    process_kernels.state.shared_kinds.update(layer.for_pass(pass_).layer_kind for pass_ in PASSES)
     plan_of(layer)
     assert len(wanted) == len(PASSES) and all(each.candidate.workload.any_size for each in wanted)
     assert all(each.built.workload.any_channels for each in wanted)

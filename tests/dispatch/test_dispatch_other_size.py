@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 import dwconv
 from dwconv.call import first_decisions, process_kernels
-from dwconv.call.call_plan import kernel_state, plan_for
+from dwconv.call.call_plan import plan_for
 from dwconv.dispatch import locked
 from dwconv.dispatch.decide import decide, decide_on
 from dwconv.dispatch.kernel_state import MOST_SIZES, KernelState, OfAnySize
@@ -135,7 +135,7 @@ def test_what_is_decided_once_for_all_sizes_is_what_each_would_be_decided(logs, 
     )
 
     def anew(plans):
-        return [decisions(plan.problem, plan.device, state=kernel_state())[0] for plan in plans]
+        return [decisions(plan.problem, plan.device, state=process_kernels.state)[0] for plan in plans]
 
     of_any = [any_size_tuned(at(size).for_pass(pass_), gain=2.0) for size in (30, 60) for pass_ in PASSES]
 
@@ -157,7 +157,7 @@ def test_what_is_decided_once_for_all_sizes_is_what_each_would_be_decided(logs, 
     locked.agree(problem, torch.device("cpu"), made := plans[6].decisions)
     assert plan_for(problem, torch.device("cpu")).decisions == made
     locked.agreed.clear()
-    kernel_state().broken[Candidate(of_any[0].workload, of_any[0].config)] = "it is broken"
+    process_kernels.state.broken[Candidate(of_any[0].workload, of_any[0].config)] = "it is broken"
     plans = plans_of([38, 39])
     assert [plan.decisions for plan in plans] == anew(plans)
     assert "measured at 2×8×60×60" in plans[0].decisions["fprop"].reason
@@ -280,7 +280,7 @@ def test_a_kernel_of_any_size_does_not_run_where_a_call_takes_longer_than_it_sav
 def test_a_kernel_that_is_broken_serves_no_other_size(logs, planted):
     planted.knows = lambda workload: True
     decision = plans_of([25, 20])[1].decisions["fprop"]
-    kernel_state().broken[Candidate(decision.workload, decision.config)] = "it is wrong"
+    process_kernels.state.broken[Candidate(decision.workload, decision.config)] = "it is wrong"
     with pytest.warns(DwconvWarning, match="the predicted kernel is out: it is wrong"):
         (other,) = plans_of([21])
     assert other.decisions["fprop"].reason == "the predicted kernel is out: it is wrong"
@@ -336,7 +336,7 @@ def test_after_a_few_sizes_nothing_more_is_predicted_and_that_is_said_once(logs,
 
 def decide_here(workload):
     """As a plan that is made now."""
-    return decide_on(TARGET, workload, state=kernel_state())
+    return decide_on(TARGET, workload, state=process_kernels.state)
 
 
 def test_another_batch_of_a_size_and_other_layers_are_not_counted(logs, planted, one_size_each):

@@ -8,7 +8,8 @@ import pytest
 import torch
 
 import dwconv
-from dwconv.call.call_plan import CallPlan, kernel_state, plans
+from dwconv.call import process_kernels
+from dwconv.call.call_plan import CallPlan, plans
 from dwconv.dispatch import decide, knowledge, legality, loaded_packs
 from dwconv.errors import BrokenInstallation, InvalidConfig
 from dwconv.kernels import cache, entry
@@ -116,7 +117,7 @@ def test_its_kernels_run_where_their_configurations_are_legal_no_more(pack, monk
 def test_a_kernel_that_could_not_be_loaded_is_not_tried_again(pack, monkeypatch):
     dwconv.load_pack(pack)
     (record,) = (each for each in loaded_packs.records() if each.workload == LAYER)
-    kernel_state().broken[Candidate(record.workload, record.config)] = "it cannot be loaded"
+    process_kernels.state.broken[Candidate(record.workload, record.config)] = "it cannot be loaded"
     plan, _, _ = step()
     assert plan.decisions["fprop"].provider == "pytorch" and "it cannot be loaded" in plan.decisions["fprop"].reason
     assert plan.decisions["dgrad"].provider == "dwconv"

@@ -207,7 +207,7 @@ def test_a_first_step_in_a_graph_runs_pytorchs_op_and_the_next_one_is_tuned() ->
         loss.backward()
     (warning,) = caught
     assert "warm up first" in str(warning.message)
-    assert not captured.seen and not call_plan.kernel_state().broken
+    assert not captured.seen and not process_kernels.state.broken
     x.copy_(data(1))
     graph.replay()
     wanted = loss_of(model, data(1))
