@@ -36,7 +36,7 @@
                      │
                    arguments     what the user gave, checked: a Call with its Problem
                    tally         how often a plan was called, and with which weight
-                   untuned_warnings   each warning once
+                   untuned_warnings ──► warned_once   each warning once in a process
                    process_decisions  lock writes what was decided, reset forgets it
 
 Each road runs each pass through an object with the same methods, ``gradients.Passes``: ``PlannedPasses`` at once,

@@ -26,7 +26,7 @@ from dwconv.call import background_builds, process_kernels
 from dwconv.call.background_builds import Wanted
 from dwconv.call.plan_kernels import chosen
 from dwconv.call.tally import Tally
-from dwconv.call.untuned_warnings import warn_of_first
+from dwconv.call.warned_once import warn_of_first
 from dwconv.dispatch import legality
 from dwconv.dispatch.advantage import saves_us
 from dwconv.dispatch.decision import DispatchDecision

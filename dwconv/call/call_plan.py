@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from dwconv import native, settings
-from dwconv.call import background_builds, process_kernels, spending, untuned_warnings
+from dwconv.call import background_builds, process_kernels, spending, untuned_warnings, warned_once
 from dwconv.call.arriving import Arriving, as_far_as_built, kernels_of, layer_of, of_layer
 from dwconv.call.first_decisions import first_decisions
 from dwconv.call.plan_kernels import PlanKernels, chosen
@@ -281,7 +281,8 @@ def forget() -> None:
         _plans.clear()
         of_layer.clear()
         _at_all_sizes.clear()
-        untuned_warnings.forget()
+        untuned_warnings.forget_sizes()
+        warned_once.forget()
         database.cache_clear()
         locked.read.cache_clear()
         locked.agreed.clear()

@@ -16,7 +16,7 @@ from dwconv import settings
 from dwconv.call import process_kernels
 from dwconv.call.arriving import layer_of
 from dwconv.call.plan_kernels import chosen
-from dwconv.call.untuned_warnings import is_first, warn_of_first
+from dwconv.call.warned_once import is_first, warn_of_first
 from dwconv.dispatch import legality, locked
 from dwconv.dispatch.decide import on_pytorch
 from dwconv.dispatch.decision import DispatchDecision

@@ -20,7 +20,7 @@ from torch.overrides import (
 from dwconv import native
 from dwconv.call import fast_path, through_dispatcher
 from dwconv.call.arguments import AnyArguments, CallArguments, Padding, Size
-from dwconv.call.untuned_warnings import warn_once
+from dwconv.call.warned_once import warn_once
 from dwconv.call.watchers import is_let_through, is_watched_beside_autocast
 from dwconv.errors import InvalidArgument, InvalidWorkload
 

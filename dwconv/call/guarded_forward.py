@@ -32,7 +32,7 @@ from dwconv.call import block_call, block_ops, functional, torch_ops
 from dwconv.call.block_call import CHANNELS_LAST, BlockForm, NormCall
 from dwconv.call.call_plan import CallPlan
 from dwconv.call.frozen_forward import GLOBAL_HOOKS, Forward, Pinned, Trace, TracedBlock, at, still_holds
-from dwconv.call.untuned_warnings import warn_once
+from dwconv.call.warned_once import warn_once
 from dwconv.call.watchers import (
     are_plain,
     is_of_dwconv,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal
 import torch
 
 from dwconv.call import process_kernels, spending
-from dwconv.call.untuned_warnings import kind_of, warn_of_first
+from dwconv.call.warned_once import kind_of, warn_of_first
 from dwconv.dispatch import legality, locked
 from dwconv.dispatch.decision import DispatchDecision
 from dwconv.problems.problem import Problem

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import torch
 
-from dwconv.call.untuned_warnings import warn_once
+from dwconv.call.warned_once import warn_once
 from dwconv.dispatch import legality, loaded_packs
 from dwconv.dispatch.kernel_state import KernelState
 from dwconv.errors import BuildError

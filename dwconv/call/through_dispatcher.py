@@ -8,7 +8,7 @@ from torch import Tensor
 from dwconv.call import torch_ops
 from dwconv.call.arguments import AnyArguments, AnyCall, Call, CallArguments
 from dwconv.call.call_plan import plan_for
-from dwconv.call.untuned_warnings import warn_once
+from dwconv.call.warned_once import warn_once
 from dwconv.call.watchers import is_foreign, is_recorded_for_elsewhere, is_spread, is_unknown_to_our_ops
 
 

@@ -1,5 +1,5 @@
-"""Warnings of calls, each given once in a process. Of layers of a kind a line names the first. Of the layers of an
-example one line counts those that are untuned."""
+"""Warnings of untuned layers: a line names the first of a process. Of the layers of an example one line counts those
+that are untuned."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import torch
 
+from dwconv.call.warned_once import is_first, warn_of_first
 from dwconv.dispatch.decision import DispatchDecision
 from dwconv.errors import warn
 from dwconv.problems.as_written import tune_command
@@ -32,8 +33,6 @@ class LayerOfExample:
 
 _examples: list[dict[str, list[LayerOfExample]]] = []
 """The layers of each example whose untuned ones were not counted yet, by ``sizes_of`` their problems."""
-_named: set[str] = set()
-"""The warnings that were given."""
 _met: set[str] = set()
 """``sizes_of`` all that plans were made for, tuned or not."""
 
@@ -125,36 +124,6 @@ def _of_an_example(sizes: str, decide: Callable[[Problem, torch.device], Mapping
     )
 
 
-def is_first(name: str) -> bool:
-    """True the first time in this process."""
-    first = name not in _named
-    _named.add(name)
-    return first
-
-
-def warn_of_first(kind: str, message: str) -> None:
-    """Warn once of what may happen in every layer of a model."""
-    if is_first(kind):
-        warn(f"{message}; others are not named: dwconv.report(model) lists those of a model")
-
-
-def kind_of(fault: str) -> str:
-    """The fault of a kernel, without the part that differs between kernels."""
-    return fault.partition(":")[0]
-
-
-def warn_once(message: str) -> None:
-    """Warn, the first time in this process, where the user called."""
-    if is_first(message):
-        warn(message)
-
-
 def forget_sizes() -> None:
     """Forget which sizes plans were made for."""
     _met.clear()
-
-
-def forget() -> None:
-    """Give all warnings again."""
-    _named.clear()
-    forget_sizes()

@@ -18,7 +18,7 @@ from torch.nn.parameter import is_lazy
 
 from dwconv import settings
 from dwconv.call.call_plan import decide_open_plans
-from dwconv.call.untuned_warnings import warn_once
+from dwconv.call.warned_once import warn_once
 from dwconv.call.watchers import is_looked_at
 from dwconv.discovery import discover
 from dwconv.discovery.step import ExampleStep, check_model, outputs_in, without_replays
