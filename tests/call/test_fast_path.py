@@ -3,7 +3,12 @@ happens."""
 
 from __future__ import annotations
 
+import sys
 import warnings
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import pytest
 import torch
@@ -68,6 +73,41 @@ def test_calls_pass_no_dispatcher(monkeypatch, way):
     assert ("CppNode" in y.grad_fn.name()) == (way == "compiled")
     assert "DwconvConvolution" in y.grad_fn.name()
     check(torch.autograd.grad(y.sin().sum(), (x, w)), torch.autograd.grad(exact(x, w).sin().sum(), (x, w)))
+
+
+IN_PYTHON = {
+    "call/functional.py", "call/watchers.py", "call/fast_path.py", "call/arguments.py", "call/tally.py",
+    "call/passes.py", "kernels/kernel.py", "kernels/operand.py",
+}  # fmt: skip
+"""The files that a repeated call enters. All others decide, build and check, once for each size."""
+
+
+@apart_and_at_once
+def test_a_repeated_call_enters_few_files(way):
+    x, w = leaves()
+    for _ in range(2):
+        convolve(x, w).sum().backward()
+    y, forward = entered(lambda: convolve(x, w))
+    _, backward = entered(lambda: y.sum().backward())
+    assert forward == ({"call/functional.py"} if way == "compiled" else IN_PYTHON)
+    assert backward == (set() if way == "compiled" else IN_PYTHON)
+
+
+def entered(run: Callable[[], Any]) -> tuple[Any, set[str]]:
+    """What ``run`` returns, and the files of dwconv with a function that it called."""
+    folder, files = Path(dwconv.__file__).parent, set()
+
+    def note(frame: FrameType, event: str, argument: object) -> None:
+        path = Path(frame.f_code.co_filename)
+        if event == "call" and path.is_relative_to(folder):
+            files.add(path.relative_to(folder).as_posix())
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        return run(), files
+    finally:
+        sys.setprofile(before)
 
 
 @pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last])
