@@ -23,7 +23,7 @@ class WorkloadCut:
 
     @classmethod
     def of(cls: type[Cut], workload: Workload, config: Config) -> Cut:
-        return cls(workload=workload, **dict(config.values))  # type: ignore[arg-type]
+        return cls(workload=workload, **dict(config.values))
 
     @cached_property
     def rows(self) -> Axis:
