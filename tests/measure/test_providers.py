@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 import torch
 
-from dwconv.measure.providers import around_call, pytorch_by_layout, transposed_call
+from dwconv.measure.providers import around_call, pytorch_by_layout, pytorch_call, transposed_call
 from dwconv.problems.block import Block
 from dwconv.problems.kernel_inputs import operands
 from dwconv.problems.reference import reference
@@ -71,6 +71,16 @@ def test_results_lie_as_the_inputs_do():
     of = workload(channels=32)
     nchw, nhwc = pytorch_by_layout(of, *operands(of, data="normal", seed=0)).values()
     assert nchw().is_contiguous() and nhwc().is_contiguous(memory_format=torch.channels_last)
+
+
+def test_a_slice_of_channels_counts_as_it_lies_as_for_pytorchs_op():
+    asked = workload(layout="nchw")
+    _, channels, *size = asked.input_shape
+    wider = torch.randn(asked.batch, 2 * channels, *size).contiguous(memory_format=torch.channels_last)
+    x, w = wider[:, :channels], torch.randn(asked.shape_of("w"))
+    y = pytorch_call(dataclasses.replace(asked, pass_="fprop"), x, w)()
+    exact = torch.nn.functional.conv2d(x, w, None, asked.stride, [1, 1], asked.dilation, channels)
+    assert y.stride() == exact.stride() and y.is_contiguous(memory_format=torch.channels_last)
 
 
 @pytest.mark.parametrize(
