@@ -59,9 +59,11 @@ SEARCHED = [
 def test_there_is_something_to_search(
     name: str, channels: int, size: int, kernel: int, stride: int, at_least: int
 ) -> None:
-    most = at_least if name == TILES else 20_000  # block tiles have far more
-    found = sum(1 for _ in itertools.islice(space(name, channels, size, kernel, stride), most + 1))
-    assert found >= at_least and (name == TILES or found <= most)
+    searched, rng = space(name, channels, size, kernel, stride), random.Random(0)
+    if name == TILES:  # they have far more: to list those before the first that are legal takes many seconds
+        assert len({searched.sample(rng) for _ in range(2 * at_least)} - {None}) >= at_least
+        return
+    assert at_least <= sum(1 for _ in itertools.islice(searched, 20_001)) <= 20_000
 
 
 @pytest.mark.parametrize("name", [TILES, *STRIPS, *WIDE])
