@@ -32,7 +32,7 @@ def build_cpu(candidate: Candidate, target: CpuTarget) -> Artifact:
     return Artifact(
         candidate=candidate,
         kind="cpu",
-        source=_without_addresses(source),
+        source=_without_addresses(_needed_alone(source)),
         arguments=tuple(describe(buffer) for buffer in module["main"].params),
         build_s=time.perf_counter() - started,
     )
@@ -46,6 +46,19 @@ def generated(module: Any, target: Any) -> str:
         return str(tvm.compile(module, target=target).mod.inspect_source("ll"))
 
 
+def _needed_alone(ir: str) -> str:
+    """``ir`` without what LLVM would compile for nothing each time that a kernel is loaded: what debuggers read, and
+    what converts float16, where there is none."""
+    ir = _PLACES.sub("", ir)
+    without = _CONVERSIONS.sub("", ir)
+    return ir if _FLOAT16.search(without) else without
+
+
+_PLACES = re.compile(r"^    #dbg_\w+\(.*\)\n|,? !dbg !\d+|^!llvm\.dbg\.cu = .*\n", re.MULTILINE)
+_CONVERSIONS = re.compile(r"^define weak [^\n]* @__(?:truncsfhf2|extendhfsf2)\(.*?^\}\n", re.MULTILINE | re.DOTALL)
+_FLOAT16 = re.compile(r"^(?!declare).*\bhalf\b", re.MULTILINE)
+
+
 def _without_addresses(ir: str) -> str:
     """``ir`` as every process has it: TVM names buffers, for LLVM's alias analysis, by their place in its memory."""
     names: dict[str, str] = {}
@@ -56,12 +69,13 @@ def pass_context() -> Any:
     """TVM's passes, without those that would find nothing to do here.
 
     The templates already write their kernels as loops, vectors and guards. Passes that analyse scheduled blocks, or
-    look for constructs of GPU schedules, would take half of the build time for nothing."""
+    look for constructs of GPU schedules, would take half of the build time for nothing. So would checks of tensors: all
+    that a kernel is called with is described by ``load_cpu``."""
     import tvm
 
     return tvm.transform.PassContext(
         opt_level=3,
-        config={"tirx.disable_cse_tir": True},
+        config={"tirx.disable_cse_tir": True, "tirx.disable_assert": True},
         disabled_pass=[
             "s_tir.CompactBufferAllocation",
             "s_tir.HoistIfThenElse",

@@ -27,8 +27,8 @@ define internal i32 @dwconv.free(i32 %device, i32 %number, ptr %memory) {
   ret i32 0
 }
 
-; A kernel that is given wrong tensors calls these, and then returns a status other than 0. The loader checks the
-; tensors, so it cannot happen, and the status is enough.
+; A kernel that checks its tensors, as those of earlier versions do, calls these where they are wrong, and then returns a
+; status other than 0. The loader describes the tensors, so it cannot happen, and the status is enough.
 
 define void @TVMFFIErrorSetRaisedFromCStrParts(ptr %kind, ptr %parts, i32 %count) {
   ret void

@@ -165,3 +165,11 @@ def test_too_many_elements_are_refused_before_the_call(kernels):
 def test_common_subexpressions_are_left_to_llvm(kernels):
     """TVM's own pass for them makes longer code, of NCHW's weight gradient half as long again."""
     assert not [key for key, kernel in kernels.items() if "cse" in kernel.artifact.source]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_its_code_has_what_runs_alone(dtype):
+    """No checks of tensors that are described right, nothing for debuggers; what converts float16 only where it is."""
+    source = build(default_candidate(dataclasses.replace(PROBLEM, dtype=dtype)), TARGET).source
+    assert "@__tvm_ffi_main(" in source and "dbg" not in source and "TVMFFIErrorSetRaised" not in source
+    assert [f"@{name}(" in source for name in ("__truncsfhf2", "__extendhfsf2")] == [dtype == "float16"] * 2
