@@ -11,8 +11,8 @@ import msgspec
 from dwconv.errors import PackError, one_line
 from dwconv.problems.target import FORCED_VECTOR_SETS
 
-FORMAT: Literal[2] = 2
-"""Version of the format that is written. ``format_1`` reads kernels of the one before."""
+FORMAT: Literal[3] = 3
+"""Version of the format that is written. In 2 kernels were not compressed; ``format_1`` reads those of 1."""
 MANIFEST = "manifest.json"
 RECORDS = "records.jsonl"
 MOST_MANIFEST_BYTES = 2**24
@@ -67,7 +67,7 @@ class Native(Strict, frozen=True, kw_only=True):
 
 
 class Manifest(Strict, frozen=True, kw_only=True):
-    format: Literal[1, 2] = FORMAT
+    format: Literal[1, 2, 3] = FORMAT
     name: Name
     created: Name
     """The time, ISO 8601, UTC."""
@@ -80,7 +80,7 @@ class Manifest(Strict, frozen=True, kw_only=True):
     """Of all files beside the manifest."""
     records: File
     kernels: list[File]
-    """Each an ``Artifact``, as ``kernels.entry`` writes it; in format 1 its code alone."""
+    """Each an ``Artifact``, as ``kernels.pack_files`` writes it; in format 1 its code alone."""
     native: Native | None = None
     sha256: Digest = "0" * 64
     """Of the manifest without it."""
@@ -106,8 +106,8 @@ def decode(content: bytes, *, sha256: str | None = None) -> Manifest:
     """Raises PackError, saying what is wrong; also for another pack than that of digest ``sha256``."""
     try:
         version = msgspec.json.decode(content, type=_Version).format
-        if version not in (1, FORMAT):
-            raise PackError(f"its format is {version}, and this dwconv reads 1 and {FORMAT}; make it again")
+        if not 1 <= version <= FORMAT:
+            raise PackError(f"its format is {version}, and this dwconv reads 1 to {FORMAT}; make it again")
         fields = msgspec.json.decode(content)
         digest = _digest(fields)
         if version == 1:

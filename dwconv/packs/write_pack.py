@@ -25,14 +25,14 @@ from rich.progress import track
 
 from dwconv import native, settings
 from dwconv.errors import BuildError, PackError, WorkerError, say
-from dwconv.kernels import entry, nvrtc
+from dwconv.kernels import nvrtc
 from dwconv.kernels.artifact import Artifact
 from dwconv.kernels.base_pack import BASE
 from dwconv.kernels.cache import build_cached, source
 from dwconv.kernels.kernel import Kernel
 from dwconv.kernels.library import check_linker, shared_library
 from dwconv.kernels.manifest import MANIFEST, RECORDS, File, MadeFor, Manifest, Native, encode
-from dwconv.kernels.pack_files import path_of
+from dwconv.kernels.pack_files import content_with, path_of
 from dwconv.measure.build_worker import BuildSetup, misfit
 from dwconv.measure.processes.pool import Pool
 from dwconv.native.compile import Extension, bound_to
@@ -100,11 +100,20 @@ def make_base_pack(name: ForcedVectorSet, *, taps: Collection[int] = ()) -> Made
     """Put the pack that the package brings for a vector set into it, in the place of one that is there: kernels for the
     usual layers, or for those of them with as many ``taps`` along their longest axis.
 
-    Raises what ``make_pack`` does."""
+    Raises what ``make_pack`` does, and PackError for one that is too large for a wheel."""
     target = target_of_vector_set(name)
     wanted = [each for each in candidates(target, taps=taps) if is_usual(each.workload)]
     shutil.rmtree(BASE / name, ignore_errors=True)
-    return _make(BASE / name, dict.fromkeys(wanted, target), (), target, brings_native=False)
+    made = _make(BASE / name, dict.fromkeys(wanted, target), (), target, brings_native=False)
+    if made.manifest.bytes > _MOST_BASE_BYTES:
+        shutil.rmtree(made.folder)
+        most = f"{_MOST_BASE_BYTES / 1e6:.0f} MB that one in the package may have"
+        raise PackError(f"{made} are more than the {most}; leave layers out in dwconv/untuned/every_layer.py")
+    return made
+
+
+_MOST_BASE_BYTES = 20_000_000
+"""A wheel has three of them, and is as large: compressed again they are no smaller."""
 
 
 def _make(
@@ -146,7 +155,7 @@ def _write(
     packed: dict[Candidate, File] = {}
     building = _built_at_once([*kernels], target) if is_generic else starmap(built, kernels.items())
     for artifact in counted(building, total=len(kernels)):
-        content = entry.encode(dataclasses.replace(artifact, source="", build_s=0.0))
+        content = content_with(dataclasses.replace(artifact, source="", build_s=0.0))
         packed[artifact.candidate] = _put(folder, path_of(artifact.candidate), content)
     lines = dict.fromkeys(encode_record(record) for record in records)
     log = _put(folder, RECORDS, b"".join(line + b"\n" for line in lines) or b"\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from dwconv.errors import PackError
 from dwconv.kernels import entry
 from dwconv.kernels.artifact import Artifact
 from dwconv.kernels.manifest import MANIFEST, File, Manifest, decode, encode
+from dwconv.kernels.pack_files import artifact_in
 
 
 def forge(pack: Path, change: Callable[[Manifest], Manifest], *, seal: bool = True) -> None:
@@ -42,13 +44,17 @@ def forge_records(pack: Path, content: bytes) -> None:
     forge(pack, change)
 
 
+def kernels_in(pack: Path) -> dict[str, Artifact]:
+    """By their files."""
+    files = decode((pack / MANIFEST).read_bytes()).kernels
+    return {file.path: artifact_in((pack / file.path).read_bytes(), file) for file in files}
+
+
 def forge_kernels(pack: Path, change: Callable[[dict[str, Artifact]], dict[str, object]]) -> None:
-    """Other kernels in the place of those in some files, with a manifest that fits them."""
-    manifest = decode((pack / MANIFEST).read_bytes())
-    artifacts = {file.path: entry.decode((pack / file.path).read_bytes()) for file in manifest.kernels}
-    files = []
+    """Other kernels, or bytes, in the place of those in some files, with a manifest that fits them."""
+    artifacts, files = kernels_in(pack), []
     for path, kernel in (artifacts | change(artifacts)).items():
-        content = kernel if isinstance(kernel, bytes) else entry.encode(kernel)
+        content = kernel if isinstance(kernel, bytes) else zlib.compress(entry.encode(kernel))
         (pack / path).write_bytes(content)
         files.append(File(path=path, sha256=hashlib.sha256(content).hexdigest(), bytes=len(content)))
     forge(pack, lambda manifest: msgspec.structs.replace(manifest, kernels=files))

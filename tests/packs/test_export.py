@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from pathlib import Path
 
 import pytest
 import torch
 
 from dwconv import export, settings
 from dwconv.errors import BuildError
-from dwconv.kernels import entry
-from dwconv.kernels.artifact import Artifact
 from dwconv.kernels.manifest import MANIFEST, decode
 from dwconv.packs import write_pack
 from dwconv.packs.pack_choice import choose
@@ -25,6 +22,7 @@ from dwconv.schedules.space import Config
 from dwconv.schedules.template import templates_for
 from tests import planted_records
 from tests.packs.conftest import BLOCK, LAYER, SMALL
+from tests.packs.forging import kernels_in
 
 SHAPE = ("--shape", "2,8,4,6,5", "--kernel", "3", "--layout", "nhwc")
 
@@ -35,10 +33,6 @@ def run(*options: object) -> int | str | None:
         return export.main([*map(str, options)])
     except SystemExit as exit:  # argparse ends this way
         return exit.code
-
-
-def kernels_of(pack: Path) -> list[Artifact]:
-    return [entry.decode((pack / file.path).read_bytes()) for file in decode((pack / MANIFEST).read_bytes()).kernels]
 
 
 def error_of(capsys: pytest.CaptureFixture[str], *options: object) -> str:
@@ -82,7 +76,7 @@ def test_the_manifest_lists_every_file_with_its_size(made):
 
 def test_a_whole_log_without_naming_a_layer(made, planted_log, tmp_path):
     assert run("--log", planted_log, "-o", tmp_path / "pack") == 0
-    keys = {kernel.candidate.workload.key for kernel in kernels_of(tmp_path / "pack")}
+    keys = {kernel.candidate.workload.key for kernel in kernels_in(tmp_path / "pack").values()}
     known = [(layer, pass_) for layer in (LAYER, SMALL) for pass_ in PASSES]
     known += [(BLOCK, pass_) for pass_ in BLOCK_PASSES]
     assert keys == {layer.for_pass(pass_).key for layer, pass_ in known}
@@ -94,7 +88,7 @@ def test_a_model_s_layers(made, tmp_path, monkeypatch, capsys):
     planted_records.plant(tmp_path / "log.jsonl", [layer], template_layout="nchw")
     options = ("--model", "tests.models:TinyNet", "--input", "2,3,6,6")
     assert run(*options, "--log", tmp_path / "log.jsonl", "-o", tmp_path / "pack") == 0
-    assert {kernel.candidate.workload.batchless_key for kernel in kernels_of(tmp_path / "pack")} == {
+    assert {kernel.candidate.workload.batchless_key for kernel in kernels_in(tmp_path / "pack").values()} == {
         layer.for_pass(pass_).batchless_key for pass_ in PASSES
     }
     err = capsys.readouterr().err
@@ -139,7 +133,7 @@ def test_a_pack_for_a_gpu_that_is_not_here(tmp_path, capsys):
     assert run("--target", target, "--log", tmp_path / "log.jsonl", "-o", tmp_path / "pack") == 0
     assert "none of these kernels was measured" in capsys.readouterr().err
     manifest = decode((tmp_path / "pack" / MANIFEST).read_bytes())
-    (kernel,) = kernels_of(tmp_path / "pack")
+    (kernel,) = kernels_in(tmp_path / "pack").values()
     assert kernel.cubin.startswith(b"\x7fELF") and not kernel.source
     assert (manifest.made_for.arch, manifest.made_for.measured) == ("sm_90", False)
     layer = ("--shape", "2,8,12,12", "--kernel", 3)

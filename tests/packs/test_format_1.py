@@ -16,11 +16,10 @@ import torch
 import dwconv
 from dwconv.call.call_plan import plans
 from dwconv.dispatch import loaded_packs
-from dwconv.kernels import entry
 from dwconv.kernels.artifact import Argument, Artifact, Extent, Launch, Scalar
 from dwconv.kernels.manifest import MANIFEST
 from dwconv.packs import format_1
-from tests.packs.forging import refused
+from tests.packs.forging import kernels_in, refused
 
 pytestmark = [
     pytest.mark.usefixtures("no_packs"),
@@ -92,10 +91,9 @@ def change(pack: Path, to: Callable[[dict[str, Any]], None]) -> str:
 @pytest.fixture
 def older(pack: Path) -> Path:
     """The pack, as format 1 has it."""
-    manifest = json.loads((pack / MANIFEST).read_text())
-    kernels = []
+    manifest, artifacts, kernels = json.loads((pack / MANIFEST).read_text()), kernels_in(pack), []
     for file in manifest["kernels"]:
-        artifact = entry.decode((pack / file["path"]).read_bytes())
+        artifact = artifacts[file["path"]]
         (pack / file["path"]).unlink()
         library = put(pack, file["path"].replace(".kernel", ".so"), artifact.library)
         kernels.append(described(artifact, library))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+import msgspec
 import pytest
 import torch
 
@@ -13,12 +14,13 @@ from dwconv.call.call_plan import CallPlan, plans
 from dwconv.dispatch import decide, knowledge, legality, loaded_packs
 from dwconv.errors import BrokenInstallation, InvalidConfig
 from dwconv.kernels import cache, entry
+from dwconv.kernels.manifest import MANIFEST, decode
 from dwconv.problems.target import cpu_target
 from dwconv.schedules.template import Candidate
 from dwconv.system import versions
 from dwconv.tuner.model_race import race_for
 from tests.packs.conftest import LAYER
-from tests.packs.forging import forge, made_for
+from tests.packs.forging import forge, forge_kernels, kernels_in, made_for
 
 pytestmark = [
     pytest.mark.usefixtures("no_packs"),
@@ -78,6 +80,20 @@ def test_a_volume_runs_the_packs_kernels(pack):
         for convolve in (dwconv.conv3d, torch.nn.functional.conv3d)
     )
     (plan,) = plans()
+    assert all(kernel is not None and kernel.artifact.library for kernel in plan.kernels.values())
+    torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4)
+
+
+def test_in_format_2_kernels_are_not_compressed(pack):
+    """They run all the same; those of format 3 have less than half of the bytes."""
+    small_bytes = {file.path: file.bytes for file in decode((pack / MANIFEST).read_bytes()).kernels}
+    artifacts = kernels_in(pack)
+    forge_kernels(pack, lambda artifacts: {path: entry.encode(one) for path, one in artifacts.items()})
+    forge(pack, lambda manifest: msgspec.structs.replace(manifest, format=2))
+    made = dwconv.load_pack(pack).manifest
+    assert (made.format, kernels_in(pack)) == (2, artifacts)
+    assert all(2 * small_bytes[file.path] < file.bytes for file in made.kernels)
+    plan, ours, theirs = step()
     assert all(kernel is not None and kernel.artifact.library for kernel in plan.kernels.values())
     torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4)
 
@@ -163,7 +179,7 @@ def test_where_nothing_can_be_built_nothing_is_predicted(monkeypatch):
 
 def test_where_nothing_can_be_built_nothing_comes_from_the_cache_either(made, monkeypatch):
     """What is kept there takes TVM to load."""
-    candidate = entry.decode((made.folder / made.manifest.kernels[0].path).read_bytes()).candidate
+    candidate = next(iter(kernels_in(made.folder).values())).candidate
     assert cache.build_cached(candidate, cpu_target())
     monkeypatch.setattr(versions, "can_build", lambda: False)
     with pytest.raises(BrokenInstallation, match="TVM, which builds kernels, is not installed"):

@@ -6,6 +6,8 @@ import dataclasses
 import hashlib
 import os
 import traceback
+import tracemalloc
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,6 +18,7 @@ import torch
 import dwconv
 from dwconv.dispatch import loaded_packs
 from dwconv.errors import PackError
+from dwconv.kernels import entry, pack_files
 from dwconv.kernels.manifest import MANIFEST, Manifest, decode
 from dwconv.packs import read_pack
 from dwconv.problems.target import cpu_target, parse_target
@@ -79,8 +82,8 @@ def test_a_manifest_that_was_changed_or_cut_off_is_refused(pack):
     refused(pack, "its manifest was changed after it was made")
     (pack / MANIFEST).write_bytes((pack / MANIFEST).read_bytes()[:-100])
     refused(pack, "its manifest is damaged")
-    (pack / MANIFEST).write_text('{"format": 3}')
-    refused(pack, "its format is 3, and this dwconv reads 1 and 2")
+    (pack / MANIFEST).write_text('{"format": 4}')
+    refused(pack, "its format is 4, and this dwconv reads 1 to 3")
     (pack / MANIFEST).unlink()
     refused(pack, "manifest.json cannot be read: No such file")
 
@@ -195,11 +198,14 @@ def test_a_manifest_with_an_unknown_field_is_refused(pack):
     ("kernel", "words"),
     [
         (lambda artifact: b"\xc1", "kernels/.* is no kernel: not a message"),
+        (lambda artifact: zlib.compress(entry.encode(artifact))[:-9], "is no kernel: it does not end where its file"),
+        (lambda artifact: zlib.compress(entry.encode(artifact)) + b"?", "is no kernel: it does not end where its file"),
+        (lambda artifact: b"\x78\x9c no stream", "is no kernel: .*invalid"),
         (lambda artifact: {"a": 1}, "kernels/.* is no kernel"),
         (lambda artifact: dataclasses.replace(artifact, arguments=()), "kernels/.* takes , not x, w"),
         (lambda artifact: dataclasses.replace(artifact, kind=1), "is no kernel: .*Artifact.kind is '1'"),
     ],
-    ids=["bytes", "data", "arguments", "types"],
+    ids=["bytes", "cut off", "longer", "not compressed", "data", "arguments", "types"],
 )
 def test_a_kernel_that_makes_no_sense_is_refused(pack, kernel, words):
     def change(artifacts):
@@ -208,6 +214,16 @@ def test_a_kernel_that_makes_no_sense_is_refused(pack, kernel, words):
 
     forge_kernels(pack, change)
     refused(pack, words)
+
+
+def test_no_more_memory_is_taken_than_a_kernel_has(pack, monkeypatch):
+    """A few bytes may stand for any number of zeros."""
+    monkeypatch.setattr(pack_files, "_MOST_BYTES", 2**20)
+    forge_kernels(pack, lambda artifacts: {next(iter(artifacts)): zlib.compress(bytes(2**26))})
+    tracemalloc.start()
+    refused(pack, "is no kernel: it does not end where its file does")
+    assert tracemalloc.get_traced_memory()[1] < 2**25
+    tracemalloc.stop()
 
 
 @pytest.mark.parametrize(
