@@ -220,8 +220,9 @@ class TimingHandler:
                 if not last.right:
                     verdicts[name] = explained(last, "after it was timed")
             found = taken.measurements
-            if stage == "race" and not here.workload.block:
-                clear = clearly_faster(taken, [name for name in right if verdicts[name].right], here.providers)
+            if stage == "race":
+                still_right = [name for name in right if verdicts[name].right]
+                clear = clearly_faster(taken, still_right, here.providers, parts=beside.keys() & {AROUND})
                 found, is_clear = {**found, **clear}, bool(clear)
             providers = {name: found[name] for name in beside}
             for name, own in times.items():

@@ -235,6 +235,16 @@ def test_beside_other_work_a_clear_winner_is_reported_with_its_least_gain():
     assert less == {}, "than all, by a fifth"
 
 
+def test_of_a_block_that_is_a_clear_winner_the_parts_have_their_least_time():
+    """What is held against it later is no more than the turns make sure of."""
+    times = clearly_faster(disturbed(block=40.0, own=90.0, around=30.0), ["block"], ["own"], parts=["around"])
+    assert {name: each.median_us for name, each in times.items()} == pytest.approx(
+        {"block": 40, "own": 90, "around": 30}
+    )
+    slow = clearly_faster(disturbed(block=40.0, own=30.0, around=20.0), ["block"], ["own"], parts=["around"])
+    assert slow.keys() == {"block", "own"}
+
+
 def test_beside_other_work_a_clear_loser_is_reported_too():
     taken = disturbed(first=40.0, second=30.0, own=25.0, other=200.0)
     times = clearly_faster(taken, ["first", "second"], ["own", "other"])

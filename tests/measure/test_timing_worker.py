@@ -14,9 +14,11 @@ import torch
 from dwconv import native
 from dwconv.errors import BuildError, CannotBeCaptured, DeviceLost
 from dwconv.kernels.artifact import Argument, Extent
+from dwconv.kernels.cache import build_cached
 from dwconv.kernels.cpu_build import build_cpu
+from dwconv.measure import timing_worker
 from dwconv.measure.build_worker import misfit
-from dwconv.measure.clock.timing import CpuClock
+from dwconv.measure.clock.timing import CpuClock, Taken
 from dwconv.measure.requests import (
     CheckRequest,
     MeasureAnswer,
@@ -28,9 +30,10 @@ from dwconv.measure.requests import (
 )
 from dwconv.measure.timing_worker import Prepared, TimingHandler, _small, ready
 from dwconv.problems.block import Block
-from dwconv.problems.target import parse_target
-from dwconv.records.record import TRANSPOSED, AtSize, Measurement, Verdict
+from dwconv.problems.target import cpu_target, parse_target
+from dwconv.records.record import AROUND, TRANSPOSED, AtSize, Measurement, Verdict
 from dwconv.schedules.template import Candidate, templates_for
+from tests import planted_records
 from tests.measure.planted_kernels import TARGET, artifact, candidate, workload
 
 
@@ -55,6 +58,36 @@ def test_finalists_of_a_strided_dgrad_are_timed_beside_another_op_of_pytorch(pas
     assert {*prepared.beside} - {*prepared.providers} == ({TRANSPOSED} if is_other else set())
     if is_other:
         prepared.beside[TRANSPOSED]()
+
+
+@pytest.mark.parametrize("block", [None, "bn+relu6,bn+relu"])
+def test_beside_other_work_a_race_settles_what_is_clear(block, monkeypatch):
+    """Also a block, beside whose parts it counts."""
+    target = cpu_target(threads=torch.get_num_threads())
+    of = planted_records.workload_of(shape=(2, 8, 9, 7), block=block)
+    (template,) = (each for each in templates_for(of, target) if each.layout == "nhwc")
+    built = build_cached(Candidate(of, template.space(of, target).default), target)
+
+    def rounds_in_turns(calls, **more):
+        us = {name: 40.0 if name.startswith("dwconv") else 30.0 if name == AROUND else 90.0 for name in calls}
+        slowed = [1, 7, 2, 1, 30, 1, 4, 1, 2, 9, 1, 3, 1, 1, 5, 2]
+        busy = {
+            name: Measurement(median_us=5 * each, spread_us=1.0, rounds=3, contention=0.6) for name, each in us.items()
+        }
+        turns = {name: tuple(each * factor for factor in slowed) for name, each in us.items()}
+        return Taken(measurements=busy, rounds_us={}, turns_us=turns)
+
+    monkeypatch.setattr(timing_worker, "rounds_in_turns", rounds_in_turns)
+    answer = TimingHandler(MeasureSetup(target=target, compiles_calls=False))(
+        TimeRequest(artifacts=(built,), stage="race")
+    )
+    (tried,) = answer.each
+    (at_size,) = tried.times
+    assert answer.is_clear and tried.verdict.right and at_size.measurement.median_us == pytest.approx(40)
+    parts = {AROUND} if block else set()
+    assert at_size.providers.keys() > parts
+    for name, taken in at_size.providers.items():
+        assert taken.median_us == pytest.approx(30 if name in parts else 90) and taken.contention == 0.6
 
 
 def found(measurer, fault, of=None):

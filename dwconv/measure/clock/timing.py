@@ -303,11 +303,13 @@ _CLEAR, _SLOWER = 1.2, 1.0
 PyTorch's op as the faster one."""
 
 
-def clearly_faster(taken: Taken, kernels: Sequence[str], others: Iterable[str]) -> dict[str, Measurement]:
+def clearly_faster(
+    taken: Taken, kernels: Sequence[str], others: Iterable[str], *, parts: Iterable[str] = ()
+) -> dict[str, Measurement]:
     """Beside other work times say little, but turns say which call is the faster one. Where the fastest of ``kernels``
-    is faster than all ``others``: its least time, and for the others as many times that as their turns make sure. Where
-    one of the others is faster than all kernels: the same the other way round. Empty where nothing disturbed them, and
-    where it is not clear."""
+    is faster than all ``others``: its least time, and for the others, and for ``parts`` of what they do, as many times
+    that as their turns make sure. Where one of the others is faster than all kernels: the same the other way round,
+    without the parts. Empty where nothing disturbed them, and where it is not clear."""
     times = taken.measurements
     if not kernels or max(each.contention for each in times.values()) <= CONTENDED:
         return {}
@@ -317,6 +319,7 @@ def clearly_faster(taken: Taken, kernels: Sequence[str], others: Iterable[str]) 
     found = {name: least_us[name] for name in kernels}
     sure = {name: taken.at_least(name, fastest) for name in others}
     if sure and min(sure.values()) >= _CLEAR:
+        sure |= {name: taken.at_least(name, fastest) for name in parts}
         found |= {name: ratio * least_us[fastest] for name, ratio in sure.items()}
         return {name: dataclasses.replace(times[name], median_us=us) for name, us in found.items()}
     for name in sorted(others, key=least_us.__getitem__):
