@@ -9,15 +9,27 @@ computed cost. They are unmeasured until a race has measured them on each machin
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from dwconv.problems.block import NOTHING
-from dwconv.problems.target import CpuTarget, Target, pack_target
-from dwconv.problems.workload import LAYOUTS, PASSES, DType, Layout, Pair, Pass, Sizes, Workload
+from dwconv.problems.block import NOTHING, Block
+from dwconv.problems.target import CpuTarget, Target, is_of_a_vector_set, pack_target
+from dwconv.problems.workload import (
+    BLOCK_PASSES,
+    EVAL_PASSES,
+    LAYOUTS,
+    PASSES,
+    DType,
+    Layout,
+    Pair,
+    Pass,
+    Sizes,
+    Workload,
+)
 from dwconv.schedules import template as registry
 from dwconv.schedules.cpu.shared.limits import vector_registers
 from dwconv.schedules.space import Config, ConfigSpace, Value
@@ -107,18 +119,25 @@ _FEW = (_square(3, 1), _square(3, 2), _square(5, 1), _square(5, 2), _square(7, 1
 """On a CPU, in NHWC, also for fewer channels than a vector has."""
 _FEW_CHANNELS, _TIMES_OF_FEW = 4, 4
 """Layers of few channels have larger images."""
+_BLOCKS = tuple(
+    Block.parse(f"{norm}+{act},{norm}+{act}")
+    for norm, acts in (("bn", ("relu", "relu6", "hardswish", "silu")), ("bn@0.001", ("relu", "hardswish", "silu")))
+    for act in acts
+)
+_OF_BLOCKS = (_square(3, 1), _square(3, 2), _square(5, 1), _square(5, 2))
+"""On a CPU, in NHWC, also with these norms and activations around them: those of MobileNets and EfficientNets."""
 _BATCH, _GPU_BATCH, _CHANNELS, _DEPTH, _SIZE, _LENGTH = 8, 64, 192, 4, 28, 512
 """What configurations are chosen for."""
 
 
 def candidates(target: Target, *, dtype: DType = "float32", taps: Collection[int] = ()) -> list[Candidate]:
-    """Kernels of each pass, with and without a bias, of each layer that such a pack has; or of those with as many
-    ``taps`` along their longest axis."""
+    """Kernels of each pass, with and without a bias, of each layer and block that such a pack has; or of those with as
+    many ``taps`` along their longest axis."""
+    passes = itertools.chain(*map(passes_of, _layers(dtype, target)), _blocks(dtype, target))
     return [
         Candidate(each, config)
-        for workload in _layers(dtype, target)
-        if not taps or max(workload.kernel) in taps
-        for each in passes_of(workload)
+        for each in passes
+        if not taps or max(each.kernel) in taps
         if can_run(each, target)
         for template in templates_for(each, target)
         for config in configs(template, each, target)
@@ -127,16 +146,21 @@ def candidates(target: Target, *, dtype: DType = "float32", taps: Collection[int
 
 def for_layer(workload: Workload, target: Target) -> list[Candidate]:
     """The kernels that run ``workload`` and all that differ from it in size and channels alone, the most promising
-    first; on a CPU those of the pack for its vectors, which has none of blocks. None for an epilogue, and for blocks of
-    volumes, whose tasks have few channels; on a GPU for any block, and for a multiplier."""
-    packed = pack_target(target) if isinstance(target, CpuTarget) and not workload.block else None
-    return _for_layer(workload, packed or target)
+    first; on a CPU those of the pack for its vectors, and of a block also one for as many threads as there are. None
+    for an epilogue, and for blocks of volumes, whose tasks have few channels; on a GPU for any block, and for a
+    multiplier."""
+    packed = pack_target(target) if isinstance(target, CpuTarget) else None
+    if workload.block or packed is None:
+        return all_for_layer(workload, target)
+    return _for_layer(workload, packed)
 
 
 def all_for_layer(workload: Workload, target: Target) -> list[Candidate]:
-    """Those of ``for_layer``, and those whose configurations are chosen for ``target`` itself, as its records may have
+    """Those of the pack, and those whose configurations are chosen for ``target`` itself, as its records may have
     them."""
-    return [*dict.fromkeys((*for_layer(workload, target), *_for_layer(workload, target)))]
+    packed = pack_target(target) if isinstance(target, CpuTarget) else None
+    found = _for_layer(workload, packed) if packed else []
+    return [*dict.fromkeys((*found, *_for_layer(workload, target)))]
 
 
 def _for_layer(workload: Workload, target: Target) -> list[Candidate]:
@@ -211,7 +235,10 @@ def _configs_for_a_cpu(workload: Workload, space: ConfigSpace, target: CpuTarget
     dgrad: 0.93 and 0.81 against 0.70 and 0.60."""
     default = dict[str, Value](space.default.values)
     if workload.block:
-        return [space.nearest(Config.of(space.template, **{**default, "tile_w": _NARROW}))]
+        tiles = {**default, "tile_w": _NARROW}
+        if is_of_a_vector_set(target):  # rows at the edges of tasks are computed twice
+            tiles["block_h"] = (workload.input_size if workload.pass_ == "backward" else workload.output_size)[-2]
+        return [space.nearest(Config.of(space.template, **tiles))]
     is_usual = workload.multiplier == 1 and workload.channels >= _CHANNELS
     if workload.layout == "nchw" or workload.kernel[0] == 1 or not is_usual:
         return [space.default]
@@ -261,6 +288,13 @@ def _layers(dtype: DType, target: Target) -> Iterator[Workload]:
         few = _of_kind(kind, dtype=dtype, batch=batch, layout="nhwc", channels=_FEW_CHANNELS)
         if has_few_channels(few, target):
             yield few
+
+
+def _blocks(dtype: DType, target: Target) -> Iterator[Workload]:
+    for block, kind in itertools.product(_BLOCKS, _OF_BLOCKS) if isinstance(target, CpuTarget) else ():
+        layer = _of_kind(kind, dtype=dtype, batch=_BATCH, layout="nhwc")
+        for pass_ in (*BLOCK_PASSES, *EVAL_PASSES):
+            yield replace(layer, pass_=pass_, block=block)
 
 
 def _of_kind(kind: Kind, **more: Any) -> Workload:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import shutil
 import time
 from dataclasses import replace
@@ -18,7 +19,7 @@ from dwconv.errors import BuildError, DwconvWarning
 from dwconv.kernels.artifact import Artifact
 from dwconv.packs.write_pack import counted, make_pack_for_every_layer
 from dwconv.problems.block import NOTHING, Block
-from dwconv.problems.target import FORCED_VECTOR_SETS, parse_target, target_of_vector_set
+from dwconv.problems.target import FORCED_VECTOR_SETS, cpu_target, parse_target, target_of_vector_set
 from dwconv.problems.workload import LAYOUTS, PASSES, Workload
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import Candidate, templates_for
@@ -254,6 +255,27 @@ def test_blocks_that_differ_in_size_and_channels_alone_share_one_kernel(text, pa
     for few in {4, target.lanes() - 1} if target.lanes() > 4 else ():
         (of_few,) = for_layer(block_of(text, pass_, channels=few), target)
         assert of_few.workload.channels == 4, "its vectors are as long as that"
+
+
+@pytest.mark.parametrize("name", SETS)
+@pytest.mark.parametrize("pass_", ["forward", "backward", "inference"])
+def test_packs_have_blocks_of_known_networks_and_a_race_takes_these_first(name, pass_):
+    """On any number of threads. With many of them it has one that cuts images into more tasks, too."""
+    packed = candidates(target_of_vector_set(name))
+    for norm, act in itertools.product(("bn", "bn@0.001"), ("relu", "hardswish", "silu")):
+        for taps, stride in itertools.product((3, 5), (1, 2)):  # MobileNetV3, EfficientNet, of PyTorch's and Keras' eps
+            layer = block_of(
+                f"{norm}+{act},{norm}+{act}", pass_, kernel=(taps,) * 2, stride=(stride,) * 2,
+                padding=((taps // 2,) * 2,) * 2,
+            )  # fmt: skip
+            found = {threads: for_layer(layer, cpu_target(threads=threads, vector_set=name)) for threads in (1, 2, 64)}
+            assert found[1] == found[2] == found[64][:1] and found[1][0] in packed
+            assert found[64][1].config.block_h < found[1][0].config.block_h
+    assert {each.layer_kind for each in map(mobilenet_v2, (1, 2))} <= {each.workload.layer_kind for each in packed}
+
+
+def mobilenet_v2(stride: int) -> Workload:
+    return block_of("bn+relu6,bn+relu6", "forward", stride=(stride,) * 2)
 
 
 def test_blocks_of_other_kinds_have_a_kernel_each():
