@@ -300,6 +300,8 @@ def _figures(job: CommunicationJob) -> dict[str, Any]:
         "link_gb_s": link.gb_s,
         "both_ways_gb_s": link.both_ways_gb_s,
         "latency_us": link.latency_us,
+        "summing_us_a_mb": link.summing_us_a_mb,
+        "crowding_us_a_mb": link.crowding_us_a_mb,
         "sum_by_link_ms": sum_us(link, report.gradient_bytes, ranks=job.world) / 1e3,
         **summary(report),
         "seen_bytes": _bytes_of_a_step(parallel, example, limit),

@@ -166,6 +166,8 @@ def _measured(job: ParallelJob) -> list[dict[str, Any]]:
             "link_gb_s": link.gb_s,
             "both_ways_gb_s": link.both_ways_gb_s,
             "latency_us": link.latency_us,
+            "summing_us_a_mb": link.summing_us_a_mb,
+            "crowding_us_a_mb": link.crowding_us_a_mb,
             # Ranks that share a core take time from one another.
             **({"contention": lost} if case.world <= (os.cpu_count() or 1) else {}),
         }

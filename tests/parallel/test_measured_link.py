@@ -17,8 +17,8 @@ pytestmark = needs_gloo
 @pytest.mark.parametrize(
     ("gb_s", "both_ways", "latency_us", "most_s"),
     [
-        (10, 0.4, 20, 0.8), (1.2, 1, 100, 3), (0.125, 0.5, 50, 4), (0.0125, 0.9, 100, 4), (0.001, 1, 9000, 7),
-        (0.05, 0.5, 60_000, 30),
+        (10, 0.4, 20, 1.5), (1.2, 1, 100, 5), (0.125, 0.5, 50, 8), (0.0125, 0.9, 100, 6), (0.001, 1, 9000, 12),
+        (0.05, 0.5, 60_000, 40),
     ],
 )  # fmt: skip
 def test_bandwidth_and_latency_are_found_from_messages(one_rank, monkeypatch, gb_s, both_ways, latency_us, most_s):
@@ -36,13 +36,22 @@ def test_bandwidth_and_latency_are_found_from_messages(one_rank, monkeypatch, gb
         spent_s.append(count * seconds(message, both_ways))
         return seconds(message, both_ways)
 
+    def sum_s(message):
+        """On two ranks, of which each sends half of it twice, and adds and copies at 1 GB/s; it takes half as much."""
+        spent_s.append(18 * seconds(message, both_ways))
+        rounds_s = 2 * latency_us / 1e6 + message.nbytes / (1e9 * gb_s * both_ways)
+        return rounds_s + message.nbytes / 1e9, message.nbytes / 2e9
+
     monkeypatch.setattr(dist, "get_world_size", lambda: 2)
     monkeypatch.setattr(timing, "_message_s", message_s)
     monkeypatch.setattr(timing, "_both_ways_s", both_ways_s)
+    monkeypatch.setattr(timing, "_sum_s", sum_s)
     found = measured_link()
     assert found.gb_s == pytest.approx(gb_s, rel=0.01)
     assert found.both_ways_gb_s == pytest.approx(both_ways * gb_s, rel=0.01)
     assert found.latency_us == pytest.approx(latency_us, rel=0.1, abs=5)
+    assert found.summing_us_a_mb == pytest.approx(1000, rel=0.1, abs=5)
+    assert found.crowding_us_a_mb == pytest.approx(500)
     assert sum(spent_s) < most_s
 
 

@@ -26,6 +26,7 @@ from dwconv.parallel.planning.simulated_step import simulate_step
 from tests.parallel.made_up_layers import layer, plan, plan_of
 
 SHARED = Link(gb_s=0.5, latency_us=20.0, both_ways_gb_s=0.3)
+CROWDED = Link(gb_s=0.5, latency_us=20.0, summing_us_a_mb=400.0, crowding_us_a_mb=900.0)
 PYTORCH = {
     "interleaved": schedules.ScheduleInterleaved1F1B,
     "zero-bubble": schedules.ScheduleInterleavedZeroBubble,
@@ -205,6 +206,40 @@ def test_data_parallelism_sums_buckets_beside_the_backward_pass():
     assert begun == pytest.approx(ended)  # a bucket is a layer here, and goes as soon as it is there
 
 
+@pytest.mark.parametrize(
+    ("gb_s", "summing_us", "crowding_us", "sums_us", "lost_us"),
+    [
+        (1.0, 0.0, 0.0, 30_000, 0),
+        (1.0, 500.0, 0.0, 45_000, 0),
+        (1.0, 500.0, 750.0, 45_000, 22_500),  # computing goes on at half speed meanwhile
+        (1.0, 0.0, 1000.0, 30_000, 30_000),  # it stands still
+        (1.0, 0.0, 1500.0, 45_000, 45_000),  # and the sum waits for a core
+        (0.5, 500.0, 750.0, 75_000, 22_500),
+    ],
+)
+def test_a_sum_takes_computing_from_its_ranks(gb_s, summing_us, crowding_us, sums_us, lost_us):
+    """By hand: three layers, of which each is a bucket, so two sums go on beside computing."""
+    link = Link(gb_s=gb_s, latency_us=0.0, summing_us_a_mb=summing_us, crowding_us_a_mb=crowding_us)
+    assert link.at(2 * gb_s).at(gb_s) == link
+    size_bytes, backward_us = 30_000_000, 80_000
+    layers = (layer(dgrad_us=30_000, wgrad_us=50_000, parameter_bytes=size_bytes),) * 3
+    assert sum_us(link, size_bytes, ranks=2) == pytest.approx(sums_us)
+    whole = Stage(first=0, last=3, replicas=2)
+    step = simulate_step(Plan(layers=layers, stages=(whole,), microbatches=1, schedule="1f1b", link=link))
+    assert step.step_us == pytest.approx(300 + 3 * backward_us + 2 * lost_us + sums_us)
+    assert step.exposed_communication_us == pytest.approx(2 * lost_us + sums_us)
+    sums = [event for event in step.events if event.what == "reduce" and event.rank == 1]
+    assert [event.end_us - event.start_us for event in sums] == pytest.approx([sums_us] * 3)
+
+
+def test_a_sum_of_one_stage_leaves_the_computing_of_others_alone():
+    link = Link(gb_s=1.0, latency_us=0.0, crowding_us_a_mb=500.0)
+    layers = [layer(output_bytes=0, parameter_bytes=0, wgrad_us=900), layer(output_bytes=0, parameter_bytes=400_000)]
+    plans = [plan(layers, replicas=2, microbatches=1, schedule="gpipe", link=each) for each in (link, FREE_LINK)]
+    crowded, free = map(simulate_step, plans)
+    assert crowded.step_us == free.step_us
+
+
 def test_buckets_fill_from_the_last_layer():
     mib = 2**20
     layers = [layer(parameter_bytes=size * mib) for size in (4, 30, 10, 10, 10)]
@@ -246,7 +281,9 @@ def plans(draw: st.DrawFn) -> Plan:
         microbatches=draw(st.sampled_from([4, 8, 12])),
         schedule=schedule,
         link=draw(
-            st.sampled_from([FREE_LINK, Link(gb_s=1.0, latency_us=20.0), Link(gb_s=0.1, latency_us=0.0), SHARED])
+            st.sampled_from(
+                [FREE_LINK, Link(gb_s=1.0, latency_us=20.0), Link(gb_s=0.1, latency_us=0.0), SHARED, CROWDED]
+            )
         ),
         stages_per_rank=stages_per_rank,
     )

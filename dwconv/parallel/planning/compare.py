@@ -169,7 +169,10 @@ def report(proposal: Proposal) -> str:
 
 def _link(link: Link) -> str:
     both = f" one way, {link.both_ways_gb_s:.3g} each way at once," if link.both_ways_gb_s else ""
-    return f"{link.gb_s:.3g} GB/s{both} and {link.latency_us:.3g} µs"
+    sums = ""
+    if link.summing_us_a_mb or link.crowding_us_a_mb:
+        sums = f" (a MB of a sum: {link.summing_us_a_mb:.0f} µs more, {link.crowding_us_a_mb:.0f} µs of computing)"
+    return f"{link.gb_s:.3g} GB/s{both} and {link.latency_us:.3g} µs{sums}"
 
 
 _NOTE = (

@@ -17,7 +17,7 @@ import itertools
 import math
 from codecs import BOM_UTF8
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
@@ -58,18 +58,20 @@ class Link:
     latency_us: Annotated[float, msgspec.Meta(ge=0)]
     both_ways_gb_s: Annotated[float, msgspec.Meta(gt=0)] | None = None
     """Of each way while a rank sends and receives at once; None: as much as one way alone."""
+    summing_us_a_mb: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+    """What a sum over ranks takes longer than its messages, for each 10⁶ bytes that a rank sends: copies, additions."""
+    crowding_us_a_mb: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+    """What such a sum takes from the computing of its ranks, likewise: its threads may need the cores that compute."""
 
     @property
     def at_once(self) -> Link:
         """The link as it is to a rank that sends and receives at once."""
-        return Link(gb_s=self.both_ways_gb_s or self.gb_s, latency_us=self.latency_us)
+        return replace(self, gb_s=self.both_ways_gb_s or self.gb_s, both_ways_gb_s=None)
 
     def at(self, gb_s: float) -> Link:
         """One like it, of this bandwidth."""
         both = self.both_ways_gb_s
-        return Link(
-            gb_s=gb_s, latency_us=self.latency_us, both_ways_gb_s=None if both is None else gb_s * both / self.gb_s
-        )
+        return replace(self, gb_s=gb_s, both_ways_gb_s=None if both is None else gb_s * both / self.gb_s)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -211,6 +213,7 @@ BUCKET_BYTES = 25 * 2**20
 """Gradients that plain data parallelism sums at a time: DistributedDataParallel's own size."""
 _BYTES_A_US = 1e3
 """At one gigabyte a second."""
+_BYTES_OF_A_MB = 1e6
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -253,9 +256,17 @@ def transfer_us(link: Link, size_bytes: int) -> float:
 
 def sum_us(link: Link, size_bytes: float, *, ranks: int) -> float:
     """The time to sum over ``ranks`` what each of them has, around a ring: each sends and receives a share in each
-    of 2 (ranks − 1) rounds."""
+    of 2 (ranks − 1) rounds. No less than what it takes from computing."""
     rounds, both = 2 * (ranks - 1), link.at_once
-    return rounds * (both.latency_us + size_bytes / ranks / (both.gb_s * _BYTES_A_US))
+    share_us = (
+        size_bytes / ranks / (both.gb_s * _BYTES_A_US) + size_bytes / ranks * link.summing_us_a_mb / _BYTES_OF_A_MB
+    )
+    return max(rounds * (both.latency_us + share_us), crowding_us(link, size_bytes, ranks=ranks))
+
+
+def crowding_us(link: Link, size_bytes: float, *, ranks: int) -> float:
+    """The computing time that each of the ranks loses meanwhile."""
+    return 2 * (ranks - 1) * size_bytes / ranks * link.crowding_us_a_mb / _BYTES_OF_A_MB
 
 
 def bucket_sizes(layers: Sequence[LayerCost]) -> list[int]:

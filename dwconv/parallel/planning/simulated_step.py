@@ -29,6 +29,7 @@ from dwconv.parallel.planning.pipeline_plan import (
     Plan,
     actions,
     bucket_sizes,
+    crowding_us,
     stage_cost,
     sum_us,
     transfer_us,
@@ -82,21 +83,31 @@ class _Message:
     """As long as nothing slows it down."""
     sends: _Input | None = None
     """None for a sum of gradients."""
+    crowds: float = 0.0
+    """The share of their computing speed that it takes from its ranks."""
 
 
 @dataclass(kw_only=True)
+class _UnderWay:
+    """What takes some time: more of it while something slows it down."""
+
+    left_us: float
+    """At full speed, from the moment ``since_us`` on."""
+    ends: Callable[[], None]
+    since_us: float = 0.0
+    speed: float | None = None
+    """The share of the full one; None before it has begun."""
+    number: int = -1
+    """Of its end, among what happens."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class _Transfer:
     """A message on its way."""
 
     message: _Message
     began_us: float
-    left_us: float
-    """At full speed, from the moment ``since_us`` on."""
-    since_us: float
-    speed: float = 1.0
-    """The share of the full one."""
-    arrival: int | None = None
-    """The number of what happens at its end."""
+    going: _UnderWay
 
 
 class SimulatedRanks:
@@ -121,8 +132,9 @@ class SimulatedRanks:
         """By stage and layer, how many replicas have the gradients of the bucket that is full with this layer."""
         self._outbox: list[_Message] = []
         """In the order in which they became ready."""
-        self._going: list[_Transfer] = []
-        self._computing: set[int] = set()
+        self._transfers: list[_Transfer] = []
+        self._computing: dict[int, _UnderWay] = {}
+        """By rank, the part of a pass."""
         self._sending: set[int] = set()
         self._receiving: set[int] = set()
         """The ranks that do."""
@@ -154,6 +166,17 @@ class SimulatedRanks:
         heapq.heappush(self._coming, (us, number))
         return number
 
+    def _go_on(self, what: _UnderWay, *, speed: float) -> None:
+        """At this speed from now on."""
+        if what.speed is not None:
+            if speed == what.speed:
+                return
+            self._happens.pop(what.number, None)
+            what.left_us = max(0.0, what.left_us - what.speed * (self.end_us - what.since_us))
+        what.since_us, what.speed = self.end_us, speed
+        if speed:
+            what.number = self._at(self.end_us + what.left_us / speed, what.ends)
+
     # -- computing -----------------------------------------------------------------------------------------------------
 
     def _advance(self, rank: int) -> None:
@@ -166,7 +189,6 @@ class SimulatedRanks:
         if not self._is_there(action, microbatch):
             return
         left.popleft()
-        self._computing.add(rank)
         if self.end_us > self._idle_since_us[rank]:
             self._note(rank, action.stage, microbatch, "wait", self._idle_since_us[rank], self.end_us)
         self._compute(rank, action, microbatch)
@@ -187,18 +209,36 @@ class SimulatedRanks:
         if action.what in ("backward", "wgrad"):
             self._gradients_left[rank][action.stage] -= 1
             is_last = not self._gradients_left[rank][action.stage]
-        at_us = self.end_us
-        for what, us, layer, size_bytes in self._parts(action, in_buckets=is_last):
-            self._note(rank, action.stage, microbatch, what, at_us, at_us + us)
+        self._compute_part(rank, action, microbatch, self._parts(action, in_buckets=is_last))
+
+    def _compute_part(
+        self, rank: int, action: Action, microbatch: int, parts: Iterator[tuple[What, float, int, int]]
+    ) -> None:
+        """The next of the parts that are left of a pass, and then the others."""
+        part = next(parts, None)
+        if part is None:
+            self._finish(rank, action, microbatch)
+            return
+        what, us, layer, size_bytes = part
+        began_us = self.end_us
+
+        def ends() -> None:
+            del self._computing[rank]
+            self._note(rank, action.stage, microbatch, what, began_us, self.end_us)
             self.busy_us += us
-            at_us += us
             if size_bytes:
-                self._at(at_us, partial(self._join, action.stage, layer, size_bytes))
-        self._at(at_us, partial(self._finish, rank, action, microbatch))
+                self._join(action.stage, layer, size_bytes)
+            self._compute_part(rank, action, microbatch, parts)
+
+        self._computing[rank] = _UnderWay(left_us=us, ends=ends)
+        self._go_on(self._computing[rank], speed=self._speed_of(rank))
+
+    def _speed_of(self, rank: int) -> float:
+        """Of what a rank computes: it takes part in one sum at a time."""
+        return 1.0 - sum(each.message.crowds for each in self._transfers if rank in each.message.senders)
 
     def _finish(self, rank: int, action: Action, microbatch: int) -> None:
         stage, cost = action.stage, self._costs[action.stage]
-        self._computing.remove(rank)
         self._idle_since_us[rank] = self.end_us
         if action.what == "forward" and stage + 1 < len(self._plan.stages):
             self._send(rank, stage, _Input("activations", stage + 1, microbatch), cost.output_bytes)
@@ -244,7 +284,9 @@ class SimulatedRanks:
         if self._ready[stage, layer] == replicas:
             ranks = tuple(self._plan.ranks(stage % self._plan.groups))
             us = sum_us(self._link, size_bytes, ranks=replicas)
-            self._post(_Message(senders=ranks, receivers=ranks, stage=stage, us=us))
+            taken_us = crowding_us(self._link, size_bytes, ranks=replicas)
+            crowds = taken_us / us if taken_us else 0.0
+            self._post(_Message(senders=ranks, receivers=ranks, stage=stage, us=us, crowds=crowds))
 
     def _post(self, message: _Message) -> None:
         self._outbox.append(message)
@@ -256,31 +298,26 @@ class SimulatedRanks:
                 self._outbox.remove(message)
                 self._sending.update(message.senders)
                 self._receiving.update(message.receivers)
-                self._going.append(
-                    _Transfer(message=message, began_us=self.end_us, left_us=message.us, since_us=self.end_us)
-                )
+                going = _UnderWay(left_us=message.us, ends=partial(self._arrive, message))
+                self._transfers.append(_Transfer(message=message, began_us=self.end_us, going=going))
         self._pace()
 
     def _pace(self) -> None:
-        """Let each transfer arrive when it does at the speed that it has from now on."""
-        for going in self._going:
-            speed = self._speed(going.message)
-            if going.arrival is not None:
-                if speed == going.speed:
-                    continue
-                del self._happens[going.arrival]
-                going.left_us -= going.speed * (self.end_us - going.since_us)
-            going.since_us, going.speed = self.end_us, speed
-            going.arrival = self._at(self.end_us + going.left_us / speed, partial(self._arrive, going))
+        """Let everything go on at the speed that it has from now on."""
+        for each in self._transfers:
+            self._go_on(each.going, speed=self._speed(each.message))
+        if self._link.crowding_us_a_mb:
+            for rank, part in self._computing.items():
+                self._go_on(part, speed=self._speed_of(rank))
 
     def _speed(self, message: _Message) -> float:
         """A sum counts as slow already: its ranks send and receive at once."""
         is_at_once = not (self._receiving.isdisjoint(message.senders) and self._sending.isdisjoint(message.receivers))
         return self._speed_at_once if is_at_once and message.sends is not None else 1.0
 
-    def _arrive(self, arrived: _Transfer) -> None:
-        message = arrived.message
-        self._going.remove(arrived)
+    def _arrive(self, message: _Message) -> None:
+        arrived = next(each for each in self._transfers if each.message is message)
+        self._transfers.remove(arrived)
         self._sending.difference_update(message.senders)
         self._receiving.difference_update(message.receivers)
         self._note_message(message, arrived.began_us)
