@@ -6,9 +6,6 @@ and each reports it in one line. Their launcher need not watch them.
 
 from __future__ import annotations
 
-import atexit
-import os
-import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -24,7 +21,6 @@ from torch import nn
 from torch.distributed.rendezvous import rendezvous
 
 from dwconv import settings
-from dwconv.commands import command_line
 from dwconv.commands.command_line import ArgumentParser
 from dwconv.errors import (
     BrokenInstallation,
@@ -36,16 +32,11 @@ from dwconv.errors import (
     NoDevice,
     RankLost,
     StageFailed,
-    one_line,
 )
+from dwconv.parallel.lost_ranks import keep_groups, leave, lost_ranks_told, made_in_time, run_command
 from dwconv.system import given
 
 TIMEOUT_S = 600.0
-_LOST = r"Connection (?:closed|reset) by peer|Timed out waiting|Application timeout caused pair closure|Broken pipe"
-_OF_COMMUNICATION = re.compile(rf"{_LOST}|gloo/|NCCL")
-"""In messages of PyTorch's RuntimeErrors: gloo has no class of errors, and DistributedDataParallel makes others of
-them."""
-_LONGEST_REASON = 160
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,21 +73,28 @@ def ranks(*, timeout_s: float = TIMEOUT_S, device: str | None = None) -> Iterato
     joins = not dist.is_initialized()
     here = "this rank"
     with lost_ranks_told(lambda: here):
-        if joins:
-            _join(timeout_s)
+        if joins and settings.rank_is_given():
+            made_in_time(lambda: _join(timedelta(seconds=timeout_s)), timeout_s=timeout_s)
+        elif joins:
+            alone = dist.HashStore()  # type: ignore[attr-defined]
+            dist.init_process_group(store=alone, rank=0, world_size=1, timeout=timedelta(seconds=timeout_s))
         rank = Rank(number=dist.get_rank(), world=dist.get_world_size(), device=own)
         here = f"rank {rank.number} of {rank.world}"
         try:
             yield rank
+        except BaseException:
+            if joins:
+                keep_groups()
+            raise
         finally:
             if joins:
-                dist.destroy_process_group()
+                leave()
 
 
 def run(train: Callable[[Rank], object], *, timeout_s: float = TIMEOUT_S, device: str | None = None) -> int:
     """Joins the job, calls ``train(rank)``, and returns the exit code, for ``sys.exit``. dwconv's errors become one
-    line on stderr and exit code 2; the errors of ``train`` are raised as they are. Where a rank is lost, the process
-    ends with that line: ``run`` does not return."""
+    line on stderr and exit code 2; the errors of ``train`` are raised as they are. With several ranks the process ends
+    with that line, such as where one is lost: ``run`` does not return."""
 
     if not callable(train):
         raise InvalidArgument(f"train={given.shown(train)} cannot be called; give a function of a Rank")
@@ -109,63 +107,14 @@ def run(train: Callable[[Rank], object], *, timeout_s: float = TIMEOUT_S, device
     return run_command(command)
 
 
-def run_command(command: Callable[[list[str] | None], int], argv: list[str] | None = None) -> int:
-    """``command_line.run`` for a command that joins the ranks. Where one of them is lost, the process ends here, with
-    the exit code.
-
-    Collectives that fail need Python's lock, on gloo's threads, to drop the Python objects that they hold. A thread
-    that takes it while Python shuts down aborts the process. So Python is not shut down."""
-    is_lost = False
-
-    def watched(given: list[str] | None) -> int:
-        nonlocal is_lost
-        try:
-            return command(given)
-        except RankLost:
-            is_lost = True
-            raise
-
-    exit_code = command_line.run(watched, argv)
-    if is_lost:
-        atexit._run_exitfuncs()
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(exit_code)
-    return exit_code
-
-
-@contextmanager
-def lost_ranks_told(here: Callable[[], str]) -> Iterator[None]:
-    """Makes one line of what PyTorch raises where communication fails. ``here``: names this rank."""
-    try:
-        yield
-    except (dist.DistError, RuntimeError) as error:
-        if isinstance(error, dist.DistError) or _OF_COMMUNICATION.search(str(error)):
-            reason = one_line(_told_by_gloo(str(error)), most=_LONGEST_REASON)
-            raise RankLost(
-                f"{here()} lost the connection to the others ({reason}): another rank has ended, or does not answer; "
-                "look at what that one printed, then start all ranks again"
-            ) from error
-        raise
-
-
-def _told_by_gloo(message: str) -> str:
-    """The first sentence, without the place in gloo's source, and without what was wrapped around it."""
-    found = re.search(rf"((?:{_LOST})[^\n]*?)(?: to Tensor)?$", message, re.M)
-    return found[1].partition(". ")[0] if found else message
-
-
-def _join(timeout_s: float) -> None:
-    timeout = timedelta(seconds=timeout_s)
-    if settings.rank_is_given() and settings.restarts():
+def _join(timeout: timedelta) -> None:
+    if settings.restarts():
         # Ranks that torchrun has restarted find its store as it was, with the addresses of those that have ended.
         store, rank, world = next(rendezvous("env://", timeout=timeout))
         store = dist.PrefixStore(f"restart {settings.restarts()}", store)  # type: ignore[attr-defined]
         dist.init_process_group(store=store, rank=rank, world_size=world, timeout=timeout)
-    elif settings.rank_is_given():
-        dist.init_process_group(timeout=timeout)
     else:
-        dist.init_process_group(store=dist.HashStore(), rank=0, world_size=1, timeout=timeout)  # type: ignore[attr-defined]
+        dist.init_process_group(timeout=timeout)
 
 
 def _device(named: str | None) -> torch.device:
@@ -217,6 +166,24 @@ def agreed(decide: Callable[[], _T]) -> _T:
     return answer[0]
 
 
+def made_on_all(make: Callable[[], _T]) -> _T:
+    """What ``make`` gives on this rank; every rank has to call it. Where it raises a DwconvError on some, all raise:
+    what the first of them did, so that the first rank prints it."""
+    made, error = None, None
+    try:
+        made = make()
+    except DwconvError as caught:
+        error = caught
+    everyones: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(everyones, None if error is None else str(error))
+    failed = next((rank for rank, text in enumerate(everyones) if text is not None), None)
+    if failed is None:
+        return made  # type: ignore[return-value]
+    if failed == 0:
+        raise error if error is not None and dist.get_rank() == 0 else NotHere("see the first rank")
+    raise InvalidWorkload(f"on rank {failed}: {everyones[failed]}")
+
+
 class TimeLimit:
     """Seconds from now on, for a group of ranks that measure together: to all of them they are over at the same moment.
     What one rank alone found would leave it waiting for the others, or them for it."""
@@ -244,9 +211,9 @@ class TimeLimit:
         return self.longest([[time.monotonic() - self._began_s - self.seconds]])[0][0] >= 0
 
 
-def check_same(mine: Sequence[str], *, group: dist.ProcessGroup | None = None) -> None:
-    """Raises InvalidWorkload, on every rank of ``group``, unless all of them give the same lines. ``group``: None for
-    all ranks. Collectives on tensors that differ would end the process, or wait for each other."""
+def check_same(mine: Sequence[str], *, group: dist.ProcessGroup | None = None, what: str = "model and plan") -> None:
+    """Raises InvalidWorkload, on every rank of ``group``, unless all of them give the same lines, of ``what``.
+    ``group``: None for all ranks. Collectives on tensors that differ would end the process, or wait for each other."""
     everyone: list[Any] = [None] * dist.get_world_size(group)
     dist.all_gather_object(everyone, list(mine), group=group)
     for rank, lines in enumerate(everyone):
@@ -254,7 +221,7 @@ def check_same(mine: Sequence[str], *, group: dist.ProcessGroup | None = None) -
             first, other = next(pair for pair in zip_longest(everyone[0], lines) if pair[0] != pair[1])
             raise InvalidWorkload(
                 f"rank {rank} has {other or 'nothing more'} where rank 0 has {first or 'nothing more'}; give every "
-                "rank the same model and plan"
+                f"rank the same {what}"
             )
 
 
@@ -289,7 +256,7 @@ def run_on_ranks(command: Callable[[list[str] | None], int], argv: list[str] | N
     def silent(given: list[str] | None) -> int:
         try:
             return command(given)
-        except (RankLost, StageFailed, DataFailed):  # which this rank alone may have seen
+        except (RankLost, StageFailed, DataFailed, NoDevice):  # which this rank alone may have seen
             raise
         except DwconvError as error:
             sys.stdout.flush()

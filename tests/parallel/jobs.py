@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import copy
+import gc
 import sys
 import time
 import warnings
@@ -191,6 +193,7 @@ def step_forever(rank: Rank, folder: Path) -> None:
             loss.backward()  # each of its collectives holds a copy of the context
         except RuntimeError:
             Dropped.takes_s = 1.0
+            atexit.register(gc.collect)  # it may run at any moment
             raise
         finally:
             in_context.set(None)

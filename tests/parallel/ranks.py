@@ -62,11 +62,12 @@ def new_store() -> dist.TCPStore:
 
 
 @contextmanager
-def started(*command: object, world: int, folder: Path) -> Iterator[list[subprocess.Popen[str]]]:
-    """The processes of ``python COMMAND``, one a rank; none outlives this."""
-    store = new_store()
+def started(*command: object, world: int, folder: Path, anew: bool = False) -> Iterator[list[subprocess.Popen[str]]]:
+    """The processes of ``python COMMAND``, one a rank; none outlives this. ``anew``: they are not forked, and shut
+    Python down at their end."""
+    store, start = new_store(), subprocess.Popen if anew else forked.popen
     processes = [
-        forked.popen(
+        start(
             [sys.executable, *map(str, command)], env=environment(store, rank=rank, world=world), cwd=folder,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )
@@ -86,9 +87,9 @@ def ended(process: subprocess.Popen[str]) -> Ended:
     return Ended(code=process.returncode, out=out, err=err)
 
 
-def ran(*command: object, world: int, folder: Path) -> list[Ended]:
+def ran(*command: object, world: int, folder: Path, anew: bool = False) -> list[Ended]:
     """All ranks, each after its end."""
-    with started(*command, world=world, folder=folder) as processes:
+    with started(*command, world=world, folder=folder, anew=anew) as processes:
         return [ended(process) for process in processes]
 
 

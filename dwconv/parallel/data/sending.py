@@ -12,12 +12,13 @@ the stream of the group. That has not run on a GPU yet.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from queue import SimpleQueue
 from typing import Any, NamedTuple
 from uuid import uuid4
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, finalize
 
 import torch
 import torch.distributed as dist
@@ -30,6 +31,7 @@ from torch.nn.parallel import DistributedDataParallel
 from dwconv.errors import InvalidChoice
 from dwconv.parallel.data.bucket_spans import BucketSpans
 from dwconv.parallel.data.ways import Communication
+from dwconv.parallel.lost_ranks import made_in_time
 
 _WITH_TWO = ("reduce-scatter", "reduce-broadcast")
 _EXACT_STEPS = 2
@@ -76,7 +78,10 @@ class SendingLane:
 
     def __init__(self, group: dist.ProcessGroup) -> None:
         self.group = _same_ranks_again(group)
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="dwconv-gradients")
+        self._given: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        # A daemon: a collective that waits for a rank which never comes must not keep the process from ending.
+        threading.Thread(target=_run_in_order, args=(self._given,), name="dwconv-gradients", daemon=True).start()
+        finalize(self, self._given.put, None)
 
     @property
     def is_open(self) -> bool:
@@ -91,8 +96,15 @@ class SendingLane:
         backward pass."""
         promised: Future[_Ended] = Future()
         found = promised.then(_result_of)
-        self._thread.submit(_end, promised, rest)
+        self._given.put(partial(_end, promised, rest))
         return found
+
+
+def _run_in_order(given: SimpleQueue[Callable[[], None] | None]) -> None:
+    """Until there is None."""
+    while (rest := given.get()) is not None:
+        rest()
+        del rest  # it has the gradients of a bucket
 
 
 def _same_ranks_again(group: dist.ProcessGroup) -> dist.ProcessGroup:
@@ -104,11 +116,13 @@ def _same_ranks_again(group: dist.ProcessGroup) -> dist.ProcessGroup:
     cpu, name = torch.device("cpu"), [f"dwconv lane {uuid4().hex}"]
     dist.broadcast_object_list(name, group=group, group_src=0, device=cpu)
     members, store = dist.get_process_group_ranks(group), distributed_c10d._get_default_store()
-    own, _ = distributed_c10d._new_process_group_helper(
-        len(members), members.index(dist.get_rank()), members, dist.Backend("gloo"), store,
-        name[0],  # type: ignore[arg-type]
-        timeout=group._get_backend(cpu).options._timeout,
+    timeout = group._get_backend(cpu).options._timeout
+    make = partial(
+        distributed_c10d._new_process_group_helper, len(members), members.index(dist.get_rank()), members,
+        dist.Backend("gloo"), store, name[0],  # type: ignore[arg-type]
+        timeout=timeout,
     )  # fmt: skip
+    own, _ = made_in_time(make, timeout_s=timeout.total_seconds())
     distributed_c10d._world.pg_group_ranks[own] = {rank: place for place, rank in enumerate(members)}
     return own
 

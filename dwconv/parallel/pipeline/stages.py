@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 
 import torch
 import torch.distributed as dist
@@ -17,6 +18,7 @@ from dwconv.errors import NoPlan
 from dwconv.parallel.batch_norm import sync_bn
 from dwconv.parallel.data.replicas import communication, data_parallel
 from dwconv.parallel.data.ways import Communication
+from dwconv.parallel.lost_ranks import made_in_time
 from dwconv.parallel.pipeline.running_stage import Boundary, RunningStage, StageModule
 from dwconv.parallel.pipeline.spans import Sends, Step
 from dwconv.parallel.pipeline.stage_gradients import DEFAULT, StageGradients
@@ -47,7 +49,8 @@ def make_grid(plan: Plan, device: torch.device, *, timeout_s: float, synchronise
     def joined(groups: list[list[int]]) -> dist.ProcessGroup:
         """The one of the groups that this rank is in; every rank makes all of them."""
         mine: dist.ProcessGroup
-        mine, _ = dist.new_subgroups_by_enumeration(groups, timeout=timedelta(seconds=timeout_s))  # type: ignore[no-untyped-call]
+        make = partial(dist.new_subgroups_by_enumeration, groups, timeout=timedelta(seconds=timeout_s))
+        mine, _ = made_in_time(make, timeout_s=timeout_s)
         return mine
 
     pipeline = joined(columns)
