@@ -112,7 +112,8 @@ class StageFailed(DwconvError, RuntimeError):
 
 
 class DataFailed(DwconvError):
-    """Data that one rank could not load, or take: a broken image, a class that the model does not have."""
+    """Data that one rank could not load, take or write: a broken image, a class that the model does not have, a
+    checkpoint."""
 
 
 class CannotBeCaptured(DwconvError):

@@ -27,7 +27,7 @@ from dwconv.commands.command_line import (
 )
 from dwconv.errors import DwconvWarning, InvalidChoice, NoPlan
 from dwconv.model.by_name import load_model
-from dwconv.parallel.joining import ParserOfRanks, Rank, agreed, ranks, run_on_ranks
+from dwconv.parallel.joining import ParserOfRanks, Rank, agreed, check_same, made_on_all, ranks, run_on_ranks
 from dwconv.parallel.pipeline.pipeline import TIMEOUT_S
 from dwconv.parallel.plan import add_pipeline, trace_file
 from dwconv.parallel.planning.for_ranks import LINK, check_batch, plan_for_ranks
@@ -52,7 +52,7 @@ from dwconv.system.new_file import replace_file
 _MADE_UP_BATCHES, _MADE_UP_STEPS = 4, 10
 _EPOCHS, _BATCH, _MEASURE_S = 5, 64, 10.0
 _WATCHED = 3
-"""The step of a timeline: in the first the order of gradients is learnt."""
+"""The step of a timeline, counted from where a run begins or goes on: in the first the order of gradients is learnt."""
 
 
 def main(argv: Sequence[str]) -> int:
@@ -76,8 +76,10 @@ def _train(argv: list[str] | None) -> int:
 
 def _prepared(arguments: argparse.Namespace, rank: Rank) -> tuple[TrainingRun, Plan]:
     torch.manual_seed(arguments.seed)
-    data, size = _data(arguments)
-    model = load_model(arguments.model).to(rank.device).train()
+    data, size = made_on_all(lambda: _data(arguments))
+    held_out = 0 if data.held_out is None else len(data.held_out)
+    check_same([f"{len(data.train)} images to train on", f"{held_out} held out"], what="data")
+    model = made_on_all(lambda: load_model(arguments.model)).to(rank.device).train()
     if arguments.channels_last:
         model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     whole_batch = _first_batch(data, size, arguments, rank)
@@ -103,7 +105,7 @@ def _prepared(arguments: argparse.Namespace, rank: Rank) -> tuple[TrainingRun, P
     run = TrainingRun(
         trainer=trainer, batches=batches, held_out=data.held_out, steps=steps, rate=arguments.rate,
         seed=arguments.seed, checkpoints=checkpoints, save_every=arguments.checkpoint_steps,
-        watched=min(_WATCHED, steps) if arguments.timeline else -1,
+        watched=_WATCHED if arguments.timeline else -1,
     )  # fmt: skip
     return run, plan
 
@@ -181,6 +183,8 @@ def _run(run: TrainingRun, plan: Plan, arguments: argparse.Namespace, rank: Rank
     done = run.resume()
     if rank.is_first and done:
         print(f"goes on after step {done}", flush=True)
+    if run.watched > 0:
+        run.watched = min(done + _WATCHED, run.steps)
 
     def on_step(step: int, loss: float) -> None:
         if rank.is_first and arguments.input:

@@ -111,6 +111,15 @@ def test_ranks_but_the_first_say_nothing(capsys, monkeypatch):
     assert capsys.readouterr() == ("", "")
 
 
+def test_a_rank_says_itself_that_it_has_no_gpu(capsys, monkeypatch):
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    assert run(*MODEL) == 2
+    assert capsys.readouterr().err.startswith("error: rank 1 of this machine needs GPU 1, of 1")
+
+
 def test_a_layer_that_raises_in_a_step_ends_all_with_one_line(tmp_path):
     write_plan(plan_of([2, 4], schedule="zero-bubble"), tmp_path / "plan.json")
     options = (

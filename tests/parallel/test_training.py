@@ -15,10 +15,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
-from torch.utils.data import TensorDataset
+from torch.utils.data import TensorDataset, get_worker_info
 
-from dwconv.errors import BrokenInstallation, DataFailed, InvalidChoice, InvalidWorkload
+from dwconv.errors import BrokenInstallation, DataFailed, DwconvError, InvalidChoice, InvalidWorkload
 from dwconv.parallel import train
 from dwconv.parallel.planning import for_ranks
 from dwconv.parallel.planning.pipeline_plan import write_plan
@@ -133,11 +134,12 @@ def forgetful() -> nn.Module:
 
 def test_a_step_is_drawn_as_measured_and_as_simulated(two_ranks: Ranks, tmp_path):
     write_plan(plan_of([4, 8], schedule="1f1b", microbatches=4), tmp_path / "plan.json")
-    printed = two_ranks.run(
-        trained, *LEARNS, "--steps", 4, "--plan", tmp_path / "plan.json", "--timeline", tmp_path / "step"
-    )[0]
-    assert f"timeline: {tmp_path / 'step.json'}" in printed
-    drawn = json.loads((tmp_path / "step.json").read_text())["traceEvents"]
+    options = (*LEARNS, "--plan", tmp_path / "plan.json", "--checkpoint", tmp_path / "kept")
+    for steps in (4, 8):  # a run that goes on draws one of its own steps
+        printed = two_ranks.run(trained, *options, "--steps", steps, "--timeline", tmp_path / f"step-{steps}")[0]
+        assert ("goes on after step 4" in printed) == (steps == 8)
+        assert f"timeline: {tmp_path / f'step-{steps}.json'}" in printed
+    drawn = json.loads((tmp_path / "step-8.json").read_text())["traceEvents"]
     names = {each["args"]["name"] for each in drawn if each["name"] == "process_name"}
     assert names == {f"rank {rank} · stage {rank} · {step}" for rank in (0, 1) for step in ("measured", "simulated")}
 
@@ -174,14 +176,32 @@ def test_a_checkpoint_of_another_run_is_one_line(one_rank, tmp_path):
     state = Checkpoints(tmp_path, about={"--batch": "8"}).newest()
     assert state is not None and state["step"] == 3
     (tmp_path / "step-3.rank-0-of-1.pt").write_bytes(b"torn")
-    with pytest.raises(InvalidChoice, match=r"step-3\.rank-0-of-1\.pt cannot be read; remove it"):
+    with pytest.raises(DataFailed, match=r"step-3\.rank-0-of-1\.pt cannot be read; remove it"):
         Checkpoints(tmp_path, about={}).newest()
     (tmp_path / "step-3.rank-0-of-1.pt").rename(tmp_path / "step-3.rank-0-of-4.pt")
     with pytest.raises(InvalidChoice, match="is of 4 ranks, and 1 run; start as many"):
         Checkpoints(tmp_path, about={}).newest()
     (tmp_path / "file").touch()
-    with pytest.raises(InvalidChoice, match=r"--checkpoint: .* cannot be made: "):
+    with pytest.raises(DataFailed, match=r"--checkpoint: .* cannot be made: "):
         Checkpoints(tmp_path / "file" / "folder", about={})
+
+
+def test_what_one_rank_alone_has_does_not_take_the_place_of_what_all_have(one_rank, tmp_path, monkeypatch):
+    """The other rank was killed before it wrote step 9; then one of both before it writes step 12."""
+    monkeypatch.setattr(dist, "get_world_size", lambda: 2)
+    others = {4, 8}
+
+    def with_the_other(everyones: list[Any], mine: Any) -> None:
+        everyones[:] = [mine, (others, set())]
+
+    monkeypatch.setattr(dist, "all_gather_object", with_the_other)
+    kept = Checkpoints(tmp_path, about={})
+    for step in (4, 8, 9):
+        kept.save(step, {})
+    for _ in range(2):
+        state = kept.newest()
+        assert state is not None and state["step"] == 8
+        kept.save(12, {})
 
 
 # -- progress ----------------------------------------------------------------------------------------------------------
@@ -289,6 +309,11 @@ def endless() -> Any:
         (("--data", f"{__name__}:odd_classes"), "the data has a class 7, and the model gives 2 classes, from 0 on"),
         (("--data", f"{__name__}:no_classes"), "the class of an image is no whole number"),
         (("--data", f"{__name__}:images_alone"), "an item of the data is no pair of an image"),
+        (("--data", f"{__name__}:broken"), "of the data cannot be loaded: ValueError: no such pixel"),
+        (
+            ("--data", f"{__name__}:broken_in_workers", "--workers", 1),
+            "of the data cannot be loaded: ValueError: no such pixel",
+        ),
         (("--input", "8,3,8,8"), "--input makes images up, of its sizes; leave out --data, or --input"),
         (("--timeline", "step"), "--timeline shows a step of a pipeline"),
     ],
@@ -298,7 +323,7 @@ def test_bad_data_is_one_line(one_rank, monkeypatch, capsys, tmp_path, options, 
     monkeypatch.chdir(tmp_path)
     assert train.main([*map(str, (*LEARNS, *options))]) == 2
     err = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
-    assert len(err) == 1 and said in err[0]
+    assert len(err) == 1 and said in err[0] and "Traceback" not in err[0]
 
 
 def odd_classes() -> TensorDataset:
@@ -309,8 +334,56 @@ def no_classes() -> TensorDataset:
     return TensorDataset(stripes()[0].tensors[0], torch.rand(48))
 
 
+class Broken(TensorDataset):
+    def __getitem__(self, number: int) -> tuple[Tensor, ...]:
+        if number == 7 and (get_worker_info() is not None or not self.in_workers):
+            raise ValueError("no such pixel")
+        return super().__getitem__(number)
+
+
+def broken(*, in_workers: bool = False) -> TensorDataset:
+    found = Broken(*stripes()[0].tensors)
+    found.in_workers = in_workers
+    return found
+
+
+def broken_in_workers() -> TensorDataset:
+    return broken(in_workers=True)
+
+
 def images_alone() -> Tensor:
     return stripes()[0].tensors[0]
+
+
+# -- data that differs from rank to rank -------------------------------------------------------------------------------
+
+
+def refused(*options: object) -> str:
+    """What the command says on this rank of bad input."""
+    try:
+        return trained(*options)
+    except DwconvError as error:
+        return str(error)
+
+
+def fewer_on_one() -> TensorDataset:
+    return TensorDataset(*(each[: 48 - 8 * dist.get_rank()] for each in stripes()[0].tensors))
+
+
+def missing_on_one() -> TensorDataset:
+    if dist.get_rank() == 1:
+        raise FileNotFoundError("no photos here")
+    return stripes()[0]
+
+
+def test_data_that_differs_from_rank_to_rank_is_one_line(two_ranks: Ranks):
+    said = two_ranks.run(refused, *LEARNS, "--data", f"{__name__}:fewer_on_one")
+    line = "rank 1 has 40 images to train on where rank 0 has 48 images to train on; give every rank the same data"
+    assert said == [line, line]
+    first, second = two_ranks.run(refused, *LEARNS, "--data", f"{__name__}:missing_on_one")
+    assert first == second and first.startswith(f"on rank 1: data={__name__}:missing_on_one could not be made")
+    first, second = two_ranks.run(refused, *LEARNS, "--model", "nosuch")
+    assert first.startswith("model=nosuch") and second == "see the first rank"
 
 
 def test_ranks_load_their_shares_of_one_order():

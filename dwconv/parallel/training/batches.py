@@ -14,9 +14,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, DistributedSampler, default_collate
+from torch.utils.data import DataLoader, Dataset, DistributedSampler, default_collate
 
-from dwconv.errors import DataFailed, InvalidWorkload
+from dwconv.errors import DataFailed, DwconvError, InvalidWorkload, described_error
 from dwconv.parallel.data.prefetching import Prefetched, prefetch
 from dwconv.parallel.training.datasets import Images
 
@@ -52,14 +52,14 @@ class Batches:
         """The batches of an epoch, from batch ``first`` on."""
         self._order.set_epoch(number)
         self._first = first
-        yield from self._batches
+        yield from _loaded(self._batches)
 
-    def like(self, images: Images) -> Iterable[tuple[Tensor, Tensor]]:
+    def like(self, images: Images) -> Iterator[tuple[Tensor, Tensor]]:
         """Other images, all of them, loaded in the same way."""
-        return self._prefetched(images, batch_size=self.size)
+        yield from _loaded(self._prefetched(images, batch_size=self.size))
 
     def _prefetched(self, images: Images, **how: Any) -> Prefetched[Any]:
-        loader: DataLoader[Any] = DataLoader(images, num_workers=self._workers, collate_fn=self._collate, **how)  # type: ignore[arg-type]
+        loader: DataLoader[Any] = DataLoader(_Items(images), num_workers=self._workers, collate_fn=self._collate, **how)
         return prefetch(loader, self._device)
 
     def __iter__(self) -> Iterator[list[int]]:
@@ -73,6 +73,32 @@ class Batches:
     def report(self) -> str:
         """How long steps waited for data."""
         return str(self._batches.report())
+
+
+def _loaded(batches: Iterable[tuple[Tensor, Tensor]]) -> Iterator[tuple[Tensor, Tensor]]:
+    """A process that loads reports an error with its traceback in the message; here it is the line alone."""
+    try:
+        yield from batches
+    except DataFailed as error:
+        raise DataFailed(str(error).rpartition(f"{DataFailed.__name__}: ")[2].strip()) from None
+
+
+class _Items(Dataset[Any]):
+    """Images whose errors are one line."""
+
+    def __init__(self, images: Images) -> None:
+        self._images = images
+
+    def __len__(self) -> int:
+        return len(self._images)
+
+    def __getitem__(self, number: int) -> Any:
+        try:
+            return self._images[number]
+        except DwconvError:
+            raise
+        except Exception as error:
+            raise DataFailed(f"item {number} of the data cannot be loaded: {described_error(error)}") from error
 
 
 class _Collated:

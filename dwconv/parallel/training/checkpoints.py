@@ -17,7 +17,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from dwconv.errors import InvalidChoice
+from dwconv.errors import DataFailed, InvalidChoice
 from dwconv.system.new_file import replace_file
 
 _KEPT = 2
@@ -28,15 +28,13 @@ class Checkpoints:
     """Those of one rank in a folder."""
 
     def __init__(self, folder: Path, *, about: Mapping[str, str]) -> None:
-        """``about``: what must be the same for a run to go on. Raises InvalidChoice if the folder cannot be made."""
+        """``about``: what must be the same for a run to go on. Raises DataFailed if the folder cannot be made."""
         self._folder, self._about = folder, dict(about)
         self._rank, self._world = dist.get_rank(), dist.get_world_size()
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise InvalidChoice(
-                f"--checkpoint: {folder} cannot be made: {error.strerror}; name another folder"
-            ) from None
+            raise DataFailed(f"--checkpoint: {folder} cannot be made: {error.strerror}; name another folder") from None
 
     def save(self, step: int, state: Mapping[str, Any]) -> None:
         """What this rank needs to go on after ``step`` steps."""
@@ -50,7 +48,8 @@ class Checkpoints:
 
     def newest(self) -> dict[str, Any] | None:
         """What ``save`` was given, after the newest step that all ranks have; None if there is none. Every rank calls
-        it. Raises InvalidChoice for a checkpoint of another run."""
+        it. What is newer on this rank goes: it would take the place of what all have. Raises InvalidChoice for a
+        checkpoint of another run, and DataFailed for one that cannot be read."""
         others = {int(found[3]) for found in self._found()} - {self._world}
         everyones: list[Any] = [None] * self._world
         dist.all_gather_object(everyones, (self._steps(), others))
@@ -62,13 +61,17 @@ class Checkpoints:
                     "name another folder"
                 )
             return None
-        state = self._read(self._file(max(common)))
+        newest = max(common)
+        state = self._read(self._file(newest))
         for name, value in self._about.items():
             if state["about"].get(name) != value:
                 raise InvalidChoice(
                     f"--checkpoint: {self._folder} was written with {name} {state['about'].get(name)}, and this run "
                     f"has {value}; name another folder"
                 )
+        for step in self._steps():
+            if step > newest:
+                self._file(step).unlink(missing_ok=True)
         return state
 
     def _file(self, step: int) -> Path:
@@ -86,7 +89,7 @@ class Checkpoints:
         try:
             replace_file(path, [content.getvalue()], durable=False)
         except OSError as error:
-            raise InvalidChoice(
+            raise DataFailed(
                 f"--checkpoint: {path} cannot be written: {error.strerror}; make room, or name another folder"
             ) from None
 
@@ -94,4 +97,4 @@ class Checkpoints:
         try:
             return torch.load(path, weights_only=True)
         except (OSError, RuntimeError, EOFError, LookupError, ValueError, pickle.UnpicklingError):  # of torn files
-            raise InvalidChoice(f"--checkpoint: {path} cannot be read; remove it, or name another folder") from None
+            raise DataFailed(f"--checkpoint: {path} cannot be read; remove it, or name another folder") from None
