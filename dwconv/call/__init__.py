@@ -39,6 +39,10 @@
                    untuned_warnings ──► warned_once   each warning once in a process
                    process_decisions  lock writes what was decided, reset forgets it
 
+A repeated call enters ``functional`` alone where C++ runs it. In Python it enters ``watchers``, ``fast_path``,
+``tally``, ``passes`` and its kernel besides, and ``gradients`` on the way back. All else decides, builds and checks,
+once for each size.
+
 Each road runs each pass through an object with the same methods, ``gradients.Passes``: ``PlannedPasses`` at once,
 ``DispatchedPasses`` through the dispatcher, where they can be differentiated again.
 """
