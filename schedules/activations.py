@@ -19,11 +19,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from tvm import tirx
+from tvm.script.ir_builder import IRBuilder
 from tvm.script.ir_builder import tirx as T
 
 from dwconv.problems.block import Activation
 from dwconv.problems.workload import Epilogue
-from dwconv.schedules.emit import Expr, bind
+from dwconv.schedules.emit import Expr, bind, store
 
 _ERF_ABOVE = (
     -2.72614225801306e-10, 2.77068142495902e-08, -2.10102402082508e-06, -5.69250639462346e-05, -7.34990630326855e-04,
@@ -61,6 +62,16 @@ class Like:
         return value if self._lanes == 1 else tirx.Broadcast(value, self._lanes)
 
 
+def _in_register(name: str, value: Expr) -> Expr:
+    """Gives a value of float32 a name, and computes it once, in memory that LLVM makes a register. What is bound, and
+    what that is made of, TVM would put into each expression that reads it, to simplify it: it would take seconds."""
+    lanes = int(value.ty.dtype.lanes)
+    register = IRBuilder.name(name, T.alloc_buffer((lanes,), "float32", scope="global"))
+    at = tirx.IntImm("int32", 0) if lanes == 1 else tirx.Ramp(tirx.IntImm("int32", 0), tirx.IntImm("int32", 1), lanes)
+    store(register, value, at)
+    return register[at]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Activations:
     """The formulas, on a device."""
@@ -71,6 +82,8 @@ class Activations:
     """Of numbers of which neither is large or tiny."""
     named: Callable[[str, Expr], Expr] = bind
     """Gives a value a name, and computes it once."""
+    kept: Callable[[str, Expr], Expr] = _in_register
+    """The same of a value that many others are made of."""
 
     def activated(self, epilogue: Epilogue, z: Expr, dy: Expr | None) -> Expr:
         """What is stored for a vector of sums ``z``; ``dy``: the gradient of what the forward pass stored."""
@@ -126,24 +139,24 @@ class Activations:
         """(Φ(z), φ(z)), the distribution and the density of normal numbers: Φ(z) = (1 + erf(z / √2)) / 2."""
         x = self.named("x", z * like.float(math.sqrt(0.5)))
         x = self.named("x", tirx.Select(x > like.float(_ERF_IS_ONE), like.float(_ERF_IS_ONE), x))
-        x = self.named("x", tirx.Select(x < like.float(-_ERF_IS_ONE), like.float(-_ERF_IS_ONE), x))
-        square = self.named("square", x * x)
+        x = self.kept("x", tirx.Select(x < like.float(-_ERF_IS_ONE), like.float(-_ERF_IS_ONE), x))
+        square = self.kept("square", x * x)
         erf = self.named(
             "erf", self.quotient(x * polynomial(_ERF_ABOVE, square, like), polynomial(_ERF_BELOW, square, like))
         )
         density = self.exp_of_negative(z * z * like.float(-0.5), like) * like.float(1 / math.sqrt(2 * math.pi))
-        return self.named("normal", like.float(0.5) + like.float(0.5) * erf), self.named("density", density)
+        return self.kept("normal", like.float(0.5) + like.float(0.5) * erf), self.kept("density", density)
 
     def _sigmoid(self, z: Expr, like: Like) -> tuple[Expr, Expr]:
         """(σ(z), 1 − σ(z))"""
         bits = tirx.reinterpret(like.of("uint32"), z) | like.integer("uint32", _SIGN_BIT)
-        small = self.named("small", self.exp_of_negative(tirx.reinterpret(like.of("float32"), bits), like))
-        large = self.named("large", self.quotient(like.float(1.0), like.float(1.0) + small))
-        small = self.named("small", small * large)
+        small = self.kept("small", self.exp_of_negative(tirx.reinterpret(like.of("float32"), bits), like))
+        large = self.kept("large", self.quotient(like.float(1.0), like.float(1.0) + small))
+        small = self.kept("small", small * large)
         is_negative = z < like.float(0.0)
         return (
-            self.named("sigmoid", tirx.Select(is_negative, small, large)),
-            self.named("rest", tirx.Select(is_negative, large, small)),
+            self.kept("sigmoid", tirx.Select(is_negative, small, large)),
+            self.kept("rest", tirx.Select(is_negative, large, small)),
         )
 
 
@@ -181,10 +194,12 @@ _LEAST = -104.0
 def _exp_of_negative(x: Expr, like: Like) -> Expr:
     """exp(x) for x ≤ 0: of x = n · ln 2 + r, a polynomial of r times 2ⁿ, which is multiplied in two halves since 2ⁿ may
     be subnormal."""
-    x = bind("x", tirx.max(x, like.float(_LEAST)))
-    n = bind("n", T.call_llvm_pure_intrin(like.of("float32"), "llvm.nearbyint", x * like.float(1 / math.log(2))))
-    r = bind("r", x - n * like.float(_LN2_HIGH) - n * like.float(_LN2_LOW))
-    total = bind("total", polynomial(_POLYNOMIAL, r, like) * (r * r) + r + like.float(1.0))
+    x = _in_register("x", tirx.max(x, like.float(_LEAST)))
+    n = _in_register(
+        "n", T.call_llvm_pure_intrin(like.of("float32"), "llvm.nearbyint", x * like.float(1 / math.log(2)))
+    )
+    r = _in_register("r", x - n * like.float(_LN2_HIGH) - n * like.float(_LN2_LOW))
+    total = _in_register("total", polynomial(_POLYNOMIAL, r, like) * (r * r) + r + like.float(1.0))
     whole = bind("whole", tirx.Cast(like.of("int32"), n))
     half = bind("half", whole >> like.integer("int32", 1))
     return total * like.power_of_two(half) * like.power_of_two(whole - half)

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 import torch
+import tvm_ffi
+from tvm import ir, tirx
 
 from dwconv.errors import NoTemplate
 from dwconv.measure.verify.cases import make_case
@@ -15,6 +17,7 @@ from dwconv.problems import rounding
 from dwconv.problems.block import ACTIVATIONS, Activation, Block
 from dwconv.problems.workload import BLOCK_PASSES, DTYPES, EVAL_PASSES, IMAGES, DType, Pass, Workload
 from dwconv.schedules.space import Config
+from dwconv.schedules.template import Candidate
 from tests.schedules.cpu_layers import (
     TARGET,
     TARGETS,
@@ -203,6 +206,22 @@ def test_a_variance_that_rounding_would_make_negative_is_none() -> None:
     results = run(built(workload, config), workload, (x, *others))
     named = dict(zip(workload.results, results, strict=True))
     assert (named["var1"] >= 0).all() and named["z"].isfinite().all()
+
+
+@pytest.mark.parametrize("act", ACTIVATIONS)
+def test_no_value_is_bound_to_a_hundred_others(act: Activation) -> None:
+    """To simplify an expression TVM replaces what is bound by what it is made of: builds would take seconds."""
+    workload = block(LAYERS["stride"], "backward", f"bn+{act},none" if act != "identity" else "bn,none")
+    program = Candidate(workload, some_configs(workload, 0)[0]).schedule(TARGET).mod["main"]
+    read: dict[Any, int] = {}
+
+    def bound(found: Any) -> None:
+        loads, variables = [], []
+        tvm_ffi.structural_walk(found.value, [(ir.TensorLoad, loads.append), (tirx.Var, variables.append)])
+        read[found.var] = 1 if loads else sum(read.get(each, 1) for each in variables)
+
+    tvm_ffi.structural_walk(program.body, [(tirx.Bind, bound)], order="pre")
+    assert len(read) > 10 and max(read.values()) < 100
 
 
 def values() -> torch.Tensor:

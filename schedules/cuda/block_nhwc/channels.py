@@ -181,6 +181,6 @@ def _exp_of_negative(x: Expr, like: Like) -> Expr:
     return tirx.call_pure_extern("float32", "expf", x)
 
 
-_ON_CUDA = Activations(exp_of_negative=_exp_of_negative, quotient=quotient, named=kept)
+_ON_CUDA = Activations(exp_of_negative=_exp_of_negative, quotient=quotient, named=kept, kept=kept)
 activation = _ON_CUDA.activation
 with_derivative = _ON_CUDA.with_derivative
