@@ -140,13 +140,14 @@ def _mended(
     states = _states(x, initial_states, count=before)
     image, place = _changed(x, seq_idx, before=before, starts=initial_states is not None).nonzero(as_tuple=True)
     met = place[:, None] + torch.arange(before + 1, device=x.device)
-    windows = torch.cat([states, x], 2)[image[:, None], :, met]  # (elements, K, C)
+    windows = torch.cat([states, x], 2).transpose(1, 2)[image[:, None], met]  # (elements, K, C)
     if seq_idx is not None:
         owners = torch.cat([seq_idx[:, :1].expand(-1, before), seq_idx], 1)[image[:, None], met]
         windows = windows.masked_fill((owners != owners[:, -1:])[:, :, None], 0.0)
     z = torch.einsum("ekc,ck->ec", windows, weight.squeeze(1))
     z = z if bias is None else z + bias
-    y[image, :, place] = F.silu(z) if activation else z  # nothing has read it yet
+    # Nothing has read it yet. ``torch.func.vmap`` needs indices next to each other.
+    y.transpose(1, 2)[image, place] = F.silu(z) if activation else z
     return y if seq_idx is None else y.masked_fill((seq_idx < 0)[:, None], 0.0)
 
 

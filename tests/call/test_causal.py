@@ -70,6 +70,26 @@ def test_it_computes_what_it_says(activation, packed, continued, length):
         torch.testing.assert_close(got, wanted)
 
 
+@pytest.mark.parametrize("packed", [False, True], ids=["one sequence", "packed"])
+def test_it_can_be_mapped_and_differentiated_by_functions(packed):
+    many, states, weight = torch.randn(3, 2, CHANNELS, 11), torch.randn(3, 2, CHANNELS, TAPS - 1), drawn(CHANNELS, TAPS)
+    many, states = many.double(), states.double()
+    seq_idx = torch.tensor(SEQUENCES, dtype=torch.int32)[:, :11] if packed else None
+
+    def run(x, states):
+        return dwconv.causal_conv1d(x, weight, None, seq_idx, states, activation="silu")
+
+    def gradient(x, states):
+        return torch.func.grad(lambda x: run(x, states).pow(2).sum())(x)
+
+    for function in (run, gradient):
+        alone = torch.stack([function(*each) for each in zip(many, states, strict=True)])
+        torch.testing.assert_close(torch.func.vmap(function)(many, states), alone)
+    x = many[0].detach().requires_grad_()
+    (expected,) = torch.autograd.grad(run(x, states[0]).pow(2).sum(), x)
+    torch.testing.assert_close(gradient(many[0], states[0]), expected)
+
+
 def test_a_call_goes_on_where_the_last_one_ended():
     x, weight = drawn(2, CHANNELS, 20), drawn(CHANNELS, TAPS)
     whole = dwconv.causal_conv1d(x, weight, activation="silu")
