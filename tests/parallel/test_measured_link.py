@@ -64,6 +64,31 @@ def test_all_ranks_find_the_same(two_ranks):
     assert first == second and first.gb_s >= first.both_ways_gb_s > 0 and first.latency_us > 0
 
 
+def without_core(cores, threads):
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(timing.os, "sched_getaffinity", lambda _: {*range(cores)})
+        patched.setattr(torch, "get_num_threads", lambda: threads)
+        return timing._without_core()
+
+
+@pytest.mark.parametrize(
+    ("cores", "threads", "share"), [(2, 1, 1.0), (1, 1, 1.0), (3, 1, 0.5), (4, 1, 0.0), (4, 2, 1.0)]
+)
+def test_ranks_have_a_core_beside_those_that_compute_or_not(two_ranks, cores, threads, share):
+    assert two_ranks.run(without_core, cores, threads) == [share, share]
+
+
+def where_all_cores_compute():
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(timing, "_without_core", lambda: 1.0)
+        return timing._sum_s(torch.zeros(2**18))
+
+
+def test_a_sum_takes_its_cpu_time_where_all_cores_compute(two_ranks):
+    first, second = two_ranks.run(where_all_cores_compute)
+    assert first == second and all(seconds > 0 for seconds in first)
+
+
 def exchanged():
     """What each rank has at the end of a message each way at once, and how long it took."""
     mine = torch.full((1000,), float(dist.get_rank()))

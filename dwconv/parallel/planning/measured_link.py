@@ -8,16 +8,20 @@ since other work on the machine only makes them slower. Both ways at once each m
 share a medium, or a core of the CPU that copies them.
 
 A sum over all ranks copies and adds besides. It is timed alone, and beside computing that takes longer: what the
-computing then takes longer is lost to the sum, where its threads share the cores that compute.
+computing then takes longer is lost to the sum, where its threads share the cores that compute. That is no less than its
+CPU time where all cores compute: other work on the machine may hide it.
 """
 
 from __future__ import annotations
 
 import math
+import os
+import platform
 import statistics
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -134,9 +138,27 @@ def _sum_s(gradients: Tensor) -> tuple[float, float]:
     alone_s = min(seconds(summed, 0) for _ in range(2))  # the first one connects
     product_s = min(seconds(compute, _SMALL) for _ in range(_TIMES)) / _SMALL
     count = math.ceil(_BESIDE * alone_s / max(product_s, 1e-9))
-    turns = [(seconds(summed, 0), seconds(compute, count), seconds(summed, count)) for _ in range(_SUMS)]
+    turns, cpu_s = [], []
+    for _ in range(_SUMS):
+        before_s = time.process_time()
+        alone_s = seconds(summed, 0)
+        cpu_s.append(time.process_time() - before_s)
+        turns.append((alone_s, seconds(compute, count), seconds(summed, count)))
     alone_s, computing_s, beside_s = map(min, zip(*turns, strict=True))
-    return alone_s, beside_s - computing_s
+    without_core = _without_core() if device.type == "cpu" else 0.0
+    lost_s = torch.tensor([beside_s - computing_s, without_core * min(cpu_s)], dtype=torch.float64, device=device)
+    dist.all_reduce(lost_s, op=dist.ReduceOp.MAX)
+    return alone_s, float(lost_s.max())
+
+
+def _without_core() -> float:
+    """The share of the ranks on this machine that have no core beside those that they compute on."""
+    mine = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else {*range(os.cpu_count() or 1)}
+    everyones: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(everyones, (platform.node(), mine, torch.get_num_threads()))
+    here = [(cores, threads) for machine, cores, threads in everyones if machine == platform.node()]
+    spare = len(set[int]().union(*(cores for cores, _ in here))) - sum(threads for _, threads in here)
+    return min(1.0, max(0.0, 1 - spare / len(here)))
 
 
 def _slowest_s(exchange: Callable[[], None], device: torch.device, *, count: int) -> float:
