@@ -42,7 +42,7 @@ def calls_as_they_stay() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def kernels_load_once() -> Iterator[None]:
-    """LLVM takes a fifth of a second to load one, and most calls in tests run the same few."""
+    """LLVM takes up to a seventh of a second to load one, and most calls in tests run the same few."""
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setattr(load_cpu, "load_ir", functools.cache(load_cpu.load_ir))
         yield
