@@ -83,7 +83,7 @@ class Activations:
     named: Callable[[str, Expr], Expr] = bind
     """Gives a value a name, and computes it once."""
     kept: Callable[[str, Expr], Expr] = _in_register
-    """The same of a value that many others are made of."""
+    """Gives a name to a value that many others are made of, in a register that TVM does not see through."""
 
     def activated(self, epilogue: Epilogue, z: Expr, dy: Expr | None) -> Expr:
         """What is stored for a vector of sums ``z``; ``dy``: the gradient of what the forward pass stored."""
