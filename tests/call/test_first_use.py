@@ -124,6 +124,7 @@ FAULTS = {
     "a weight": ("wgrad", "elements of dw", lambda batch, threads, got, was: got["dw"].view(-1)[5].mul_(1.001)),
     "a bias": ("wgrad", "1 of 8 elements of dbias", lambda batch, threads, got, was: got["dbias"][3].add_(1)),
     "on two threads": ("wgrad", "threads=2", lambda batch, threads, got, was: got["dw"].mul_(1 + (threads == 2))),
+    "on one thread": ("wgrad", "threads=1", lambda batch, threads, got, was: got["dw"].mul_(1 + (threads == 1))),
     "not written": (
         "dgrad", "not written: 56 of ", lambda batch, threads, got, was: got["dx"][-1, -1].copy_(was["dx"][-1, -1])
     ),

@@ -11,11 +11,12 @@ import math
 import pytest
 import torch
 
-from dwconv import native
+from dwconv import native, settings
 from dwconv.errors import BuildError, CannotBeCaptured, DeviceLost
 from dwconv.kernels.artifact import Argument, Extent
-from dwconv.kernels.cache import build_cached
+from dwconv.kernels.cache import build_cached, build_linked
 from dwconv.kernels.cpu_build import build_cpu
+from dwconv.kernels.kernel import Kernel
 from dwconv.measure import timing_worker
 from dwconv.measure.build_worker import misfit
 from dwconv.measure.clock.timing import CpuClock, Taken
@@ -293,6 +294,29 @@ def test_what_templates_build_fits(of):
     template = templates_for(of, target)[0]
     wanted = Candidate(of, template.space(of, target).default)
     assert misfit(wanted, build_cpu(wanted, target), target=target) == ""
+
+
+@pytest.mark.skipif(settings.program(settings.linker()) is None, reason="nothing links a library")
+@pytest.mark.parametrize("is_wrong", [False, True])
+def test_a_finalist_of_any_size_that_is_lined_up_is_verified_on_small_images(monkeypatch, is_wrong):
+    """At batch 3, which no case has that it was verified on before it was timed."""
+    target = cpu_target(threads=torch.get_num_threads())
+    of = planted_records.workload_of(shape=(2, 16, 60, 40)).with_any_size()
+    (template,) = (each for each in templates_for(of, target) if each.layout == "nhwc")
+    built = build_linked(Candidate(of, template.space(of, target).default), target, links=True)
+    handler = TimingHandler(MeasureSetup(target=target, compiles_calls=False))
+    handler(CheckRequest(line_up=(built,)))
+    sizes, run_into = set(), Kernel.run_into
+
+    def run(kernel, inputs, results, workspaces):
+        run_into(kernel, inputs, results, workspaces)
+        sizes.add(kernel.workload.input_size)
+        results[0].view(-1)[5] += is_wrong and len(inputs[0]) == 3
+
+    monkeypatch.setattr(Kernel, "run_into", run)
+    verdict = handler(CheckRequest(finalist=built)).verdict
+    assert sizes == {(30, 20)} and verdict.right != is_wrong
+    assert ("at batch size 3" in verdict.reason) == is_wrong
 
 
 @pytest.mark.parametrize(
