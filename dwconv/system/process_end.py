@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import math
 import os
+import sys
 import threading
 
 _CLOCK_MONOTONIC, _SIGEV_THREAD = 1, 2
@@ -38,7 +39,7 @@ def end_within(seconds: float, exit_code: int) -> None:
 
 def _end_by_timer(seconds: float, exit_code: int) -> bool:
     """Whether there is such a timer."""
-    if os.name != "posix":
+    if sys.platform != "linux":
         return False
     system = ctypes.CDLL(None, use_errno=True)
     if not hasattr(system, "timer_create"):
