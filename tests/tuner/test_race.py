@@ -26,6 +26,7 @@ from dwconv.records.record import AROUND, Measurement, Status, TuningRecord
 from dwconv.schedules import template as template_module
 from dwconv.schedules.template import Candidate
 from dwconv.tuner import expected_gain, race_result, race_state
+from dwconv.tuner import race as race_module
 from dwconv.tuner.race import race
 from dwconv.tuner.race_result import RaceProgress, RaceResult
 from dwconv.tuner.race_state import is_known
@@ -227,6 +228,18 @@ def test_gradients_that_wait_for_their_block_are_left_when_the_time_is_up(compar
     monkeypatch.setattr(race_state.time, "monotonic", lambda: float(next(now_s)))
     result = race(in_a_block, fake.TARGET, log=log, seconds=45.0, known=Database.of([]), workers=WORKERS)
     assert {LARGE.for_pass("dgrad"), LARGE.for_pass("wgrad")} <= {*result.left} and result.not_needed == ()
+
+
+@pytest.mark.parametrize("has_packs", [False, True])
+def test_workers_start_before_gains_are_predicted(comparisons, log, monkeypatch, has_packs):
+    """Both take a while. Where packs have the kernels, nothing is built."""
+    began, predicted = [], race_state.expected_gains_us
+    starts = {name: SimpleNamespace(start=lambda name=name: began.append(name)) for name in ("builders", "measurer")}
+    monkeypatch.setattr(race_module.loaded_packs, "are_for_every_layer", lambda target: has_packs)
+    monkeypatch.setattr(race_state, "expected_gains_us", lambda *given: began.append("gains") or predicted(*given))
+    known = Database.of([])
+    race({LARGE: 1}, fake.TARGET, log=log, seconds=60.0, known=known, workers=SimpleNamespace(**starts))
+    assert began == ["builders", "measurer", "gains"][has_packs:]
 
 
 def test_kernels_for_every_layer_are_raced_first_and_those_of_one_size_where_they_are_worth_it(for_every_layer, log):
