@@ -324,7 +324,8 @@ def test_tasks_that_there_is_no_time_for_are_estimated(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "options, first", [({"schedule": "plain"}, True), ({"schedule": "random:1"}, False), (ALWAYS, True)]
+    "options, first",
+    [({"schedule": "plain"}, True), ({"schedule": "random:1"}, False), ({**ALWAYS, "seconds": 4}, True)],
 )
 def test_a_backward_pass_may_run_again_whatever_runs(options, first):
     torch.manual_seed(0)
