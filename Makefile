@@ -36,7 +36,7 @@ test-tsan: $(VENV)/installed  ## the lanes of the concurrency backend under Thre
 TORCH_VERSIONS ?= 2.11.0 2.15.0
 TESTS_OF_PYTORCH := tests/call tests/native tests/concurrency tests/reporting tests/call/test_function_mode.py tests/discovery/test_discovery.py \
   tests/model/test_nn.py tests/test_package.py tests/problems/test_pytorch.py tests/test_readme.py tests/model/test_reverting.py \
-  tests/model/test_subclasses.py tests/parallel/test_pipeline.py tests/parallel/test_replicas.py
+  tests/model/test_subclasses.py tests/parallel
 
 .venv-torch-%/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(@D)
