@@ -21,6 +21,7 @@ from typing import Any
 import pytest
 
 from bench.__main__ import BENCHMARKS, READERS, module_of
+from bench.gpu.cuda import PREPARE
 from dwconv.__main__ import COMMANDS
 from dwconv.concurrency import __main__ as concurrency
 from dwconv.parallel import __main__ as parallel
@@ -37,7 +38,7 @@ PARSED = [
     *(f"dwconv.{name}" for name in COMMANDS if name != "concurrency"), *map(module_of, (*BENCHMARKS, *READERS)),
     "tests.mutate", "tests.standin.run", "tests.standin.small_bench",
     *(f"dwconv.parallel {name}" for name in parallel.COMMANDS),
-    *(f"dwconv.concurrency {name}" for name in concurrency.COMMANDS),
+    *(f"dwconv.concurrency {name}" for name in concurrency.COMMANDS), f"bench.gpu {PREPARE}",
 ]  # fmt: skip
 """Modules with a command line of their own."""
 
@@ -190,6 +191,8 @@ def _check_python(words: list[str]) -> None:
         options = [word.partition("=")[0] for word in words[2:] if word.startswith("--")]
         assert all((ROOT / name).exists() for name in named)
         assert all(option in _pytest_help() for option in options)
+    elif words[1:4] == ["bench", "cuda", PREPARE]:
+        _parse(f"bench.gpu {PREPARE}", words[4:])
     elif words[1] == "bench":
         if words[2:]:
             _parse(module_of(words[2]), words[3:])

@@ -7,7 +7,7 @@ which run where the block is not fused.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import geometric_mean
 from typing import Any
@@ -15,6 +15,7 @@ from typing import Any
 from bench.blocks import BlockCase, control_of, line_of, row_of
 from bench.cases import BenchLayer
 from bench.evidence import Control
+from bench.gpu.plan import Plan, found_in
 from bench.gpu.run import Ended, Run, has_failed
 from bench.gpu.train import TRAINED
 from bench.gpu.tune import race_untuned
@@ -25,8 +26,8 @@ from bench.results import read_alone
 from dwconv.kernels.entry import message
 from dwconv.measure.requests import MeasureSetup
 from dwconv.problems.layer_files import Layer
-from dwconv.problems.target import Target
 from dwconv.problems.workload import BLOCK_PASSES, PASSES, DType, Workload
+from dwconv.schedules.template import Candidate, can_run
 
 FIRST_S = 8.0
 """Expected seconds of a block, until one has run."""
@@ -38,10 +39,9 @@ _DTYPE: DType = "float16"
 
 def blocks_stage(run: Run, *, networks: Sequence[Network] = TRAINED) -> Ended:
     """The run fails if no block that was started could be raced."""
-    blocks = _blocks_of(networks, run.target)
+    blocks = _blocks_of(networks, device=run.target.kind)
     left = [blocks[key].workload for key in run.state.left("blocks", blocks)]
-    wanted = [each for block in left for each in (*map(block.for_pass, BLOCK_PASSES), *map(block.convolution, PASSES))]
-    race_untuned(wanted, run, stage="blocks", seconds=_TUNING_SHARE * run.pace.left_s)
+    race_untuned(_passes(left), run, stage="blocks", seconds=_TUNING_SHARE * run.pace.left_s)
     read_alone(run.log.path)
     with GpuWorker("bench.gpu.blocks:BlockRacer", MeasureSetup(target=run.target)) as racer:
 
@@ -54,6 +54,22 @@ def blocks_stage(run: Run, *, networks: Sequence[Network] = TRAINED) -> Ended:
 
         answers = run.answers("blocks", blocks, answer, in_words=_in_words)
     return _ended(answers, len(blocks))
+
+
+def block_candidates(plan: Plan, *, networks: Sequence[Network] = TRAINED) -> Iterator[Candidate]:
+    """Of the passes that are raced before."""
+    blocks = [
+        block.workload
+        for found in found_in(networks, lambda network: _blocks_of([network], device="cpu"), stage="blocks")
+        for block in found.values()
+        if can_run(block.workload, plan.target)
+    ]
+    return plan.raced(_passes(blocks))
+
+
+def _passes(blocks: Iterable[Workload]) -> list[Workload]:
+    """Of the blocks, given by their forward pass, and of the convolutions in them."""
+    return [each for block in blocks for each in (*map(block.for_pass, BLOCK_PASSES), *map(block.convolution, PASSES))]
 
 
 def _in_words(row: dict[str, Any]) -> str:
@@ -88,11 +104,11 @@ class BlockRacer(Handler):
         return row_of(block.layer, case, self.target, control=self._control)
 
 
-def _blocks_of(networks: Sequence[Network], target: Target) -> dict[str, BlockRace]:
+def _blocks_of(networks: Sequence[Network], *, device: str) -> dict[str, BlockRace]:
     """By key; those of the first network first, in each the largest first."""
     found: dict[str, BlockRace] = {}
     for network in networks:
-        workloads = workloads_of(network, autocast=_DTYPE, blocks=True, device=target.kind)
+        workloads = workloads_of(network, autocast=_DTYPE, blocks=True, device=device)
         blocks = [each for each in workloads if each.pass_ == BLOCK_PASSES[0]]
         for workload in sorted(blocks, key=lambda each: -each.bytes):
             found.setdefault(workload.key, BlockRace(network=network.name, workload=workload))

@@ -15,33 +15,39 @@ from __future__ import annotations
 import math
 import shutil
 import sys
+import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from bench.cases import gpu_workloads, odd_workloads
 from bench.gpu.blocks import FIRST_S as BLOCK_S
-from bench.gpu.blocks import blocks_stage
+from bench.gpu.blocks import block_candidates, blocks_stage
 from bench.gpu.host import FIRST_S as HOST_S
-from bench.gpu.host import host_stage
+from bench.gpu.host import host_candidates, host_stage
+from bench.gpu.plan import Plan
+from bench.gpu.prepared import Prepared
 from bench.gpu.race import FIRST_S as RACE_S
-from bench.gpu.race import in_words, race_stage, worst_first
+from bench.gpu.race import in_words, race_candidates, race_stage, worst_first
 from bench.gpu.run import Ended, Interrupted, Pace, Run, State, interrupted_after, say
 from bench.gpu.smoke import MOST_S as SMOKE_MOST_S
-from bench.gpu.smoke import smoke_stage
+from bench.gpu.smoke import smoke_candidates, smoke_stage
 from bench.gpu.train import FIRST_S as TRAIN_S
-from bench.gpu.train import train_stage
-from bench.gpu.tune import BESIDE_S, LEAST_S, tune_stage
+from bench.gpu.train import train_candidates, train_stage
+from bench.gpu.tune import BESIDE_S, LEAST_S, tune_candidates, tune_stage
 from bench.gpu.verify import in_words as in_words_of_verdict
-from bench.gpu.verify import verify_stage
+from bench.gpu.verify import verify_candidates, verify_stage
 from bench.results import FOLDER, read_results, write_results
+from dwconv import native
 from dwconv.commands.command_line import ArgumentParser, from_0, whole
 from dwconv.errors import DwconvError, one_line
+from dwconv.native.compile import LIMIT_S
 from dwconv.problems.target import Target, parse_target
 from dwconv.problems.workload import Workload
+from dwconv.schedules.template import Candidate
 from dwconv.settings import shipped_log_folder
 from dwconv.tuner.step_time import with_both_gradients
 
@@ -52,40 +58,52 @@ class GpuStage:
 
     run: Callable[[Run], Ended]
     weight: int
+    candidates: Callable[[Plan], Iterable[Candidate]] = lambda plan: ()
+    """What it builds, as far as that is known before: the most important first."""
     first_s: float = 0.0
     """Expected time of its first item."""
     most_s: float = math.inf
+    measures_calls: bool = False
+    """True if it waits for the C++ of calls."""
 
 
 STAGES = {
-    "smoke": GpuStage(run=smoke_stage, weight=4, most_s=SMOKE_MOST_S),
-    "verify": GpuStage(run=verify_stage, weight=5),
-    "host": GpuStage(run=host_stage, weight=2, first_s=HOST_S),
-    "tune": GpuStage(run=tune_stage, weight=9, first_s=LEAST_S + BESIDE_S),
-    "race": GpuStage(run=race_stage, weight=7, first_s=RACE_S),
-    "blocks": GpuStage(run=blocks_stage, weight=5, first_s=BLOCK_S),
-    "train": GpuStage(run=train_stage, weight=6, first_s=TRAIN_S),
+    "smoke": GpuStage(run=smoke_stage, candidates=smoke_candidates, weight=4, most_s=SMOKE_MOST_S),
+    "verify": GpuStage(run=verify_stage, candidates=verify_candidates, weight=5),
+    "host": GpuStage(run=host_stage, candidates=host_candidates, weight=2, first_s=HOST_S, measures_calls=True),
+    "tune": GpuStage(run=tune_stage, candidates=tune_candidates, weight=9, first_s=LEAST_S + BESIDE_S),
+    "race": GpuStage(run=race_stage, candidates=race_candidates, weight=7, first_s=RACE_S),
+    "blocks": GpuStage(run=blocks_stage, candidates=block_candidates, weight=5, first_s=BLOCK_S, measures_calls=True),
+    "train": GpuStage(run=train_stage, candidates=train_candidates, weight=6, first_s=TRAIN_S, measures_calls=True),
 }
 
 
+PREPARE = "prepare"
+_EPILOG = f"Where there is no GPU, bench cuda {PREPARE} builds the kernels of stages for one: see its --help."
 _GRACE = 0.02
 """A stage is interrupted when it exceeds its time by this share of the seconds of all stages."""
 
 
 def command(argv: Sequence[str] | None) -> int:
-    parser = ArgumentParser(prog="bench cuda", description=(__doc__ or "").partition("\n")[0])
+    if argv and argv[0] == PREPARE:
+        from bench.gpu import prepare
+
+        return prepare.command(argv[1:])
+    parser = ArgumentParser(prog="bench cuda", description=(__doc__ or "").partition("\n")[0], epilog=_EPILOG)
     parser.add_argument("stages", nargs="*", metavar="STAGE", help=f"{', '.join(STAGES)}; default: all, in that order")
     parser.add_argument("--seconds", type=from_0, default=480.0, help="for all stages together, default 480")
     parser.add_argument("--out", type=Path, default=Path("bench-cuda"), help="folder for the results")
-    parser.add_argument("--first", type=whole, metavar="N", help="tune and race only the first N workloads")
-    parser.add_argument("--all", action="store_true", help="tune and race every type in every layout")
+    add_workload_arguments(parser)
     parser.add_argument("--one-process", action="store_true", help="smoke and verify run kernels in this process")
+    parser.add_argument(
+        "--prepared", type=Path, metavar="FOLDER", help=f"run the kernels that bench cuda {PREPARE} built: it is code"
+    )
     arguments = parser.parse_args(argv)
-    if unknown := [name for name in arguments.stages if name not in STAGES]:
-        parser.error(f"stage {unknown[0]} is unknown; use {', '.join(STAGES)}")
-    stages = [name for name in STAGES if name in arguments.stages or not arguments.stages]
+    stages = chosen_stages(parser, arguments.stages)
     budget = Pace(arguments.seconds)
     target = parse_target("cuda")
+    if any(STAGES[name].measures_calls for name in stages):
+        native.soon()  # it is compiled beside the stages before
     counts = with_both_gradients(dict.fromkeys(gpu_workloads(every=arguments.all), 1), target)
     workloads = list(counts)[: arguments.first]
     state = State.open(arguments.out, device=target.device)
@@ -96,9 +114,24 @@ def command(argv: Sequence[str] | None) -> int:
     records, own = (folder / f"{target.device}.jsonl" for folder in (shipped_log_folder(), arguments.out))
     if records.exists() and not own.exists():
         shutil.copy(records, own)
+    prepared = Prepared.taken(arguments.prepared, target) if arguments.prepared else None
     return run_stages(
-        stages, target, state, budget=budget, workloads=workloads, odd=odd_workloads(), here=arguments.one_process
-    )
+        stages, target, state, budget=budget, workloads=workloads, odd=odd_workloads(), here=arguments.one_process,
+        prepared=prepared,
+    )  # fmt: skip
+
+
+def add_workload_arguments(parser: ArgumentParser) -> None:
+    """Add ``--first`` and ``--all``, which say what is tuned and raced."""
+    parser.add_argument("--first", type=whole, metavar="N", help="tune and race only the first N workloads")
+    parser.add_argument("--all", action="store_true", help="tune and race every type in every layout")
+
+
+def chosen_stages(parser: ArgumentParser, named: Sequence[str]) -> list[str]:
+    """The stages that are named, or all, in their order. Ends the command for one that is unknown."""
+    if unknown := [name for name in named if name not in STAGES]:
+        parser.error(f"stage {unknown[0]} is unknown; use {', '.join(STAGES)}")
+    return [name for name in STAGES if name in named or not named]
 
 
 def run_stages(
@@ -110,6 +143,7 @@ def run_stages(
     workloads: list[Workload],
     odd: list[Workload],
     here: bool = False,
+    prepared: Prepared | None = None,
 ) -> int:
     """Run some stages and print a summary; the exit status is 0 if none failed."""
     ended: dict[str, Ended] = {}
@@ -121,21 +155,36 @@ def run_stages(
                 say(name, ended[name].line)
                 continue
             stage = STAGES[name]
+            if stage.measures_calls:
+                _wait_for_calls(name, within_s=budget.left_s)
             share = stage.weight / sum(STAGES[each].weight for each in stages[position:])
             pace = Pace(min(stage.most_s, share * budget.left_s), first_s=stage.first_s)
             say(name, f"at most {pace.left_s:.0f} of {budget.left_s:.0f} s")
             ended[name] = _ended(
                 name,
-                Run(target=target, state=state, pace=pace, workloads=workloads, odd=odd, one_process=here),
+                Run(
+                    target=target, state=state, pace=pace, workloads=workloads, odd=odd, one_process=here,
+                    prepared=prepared,
+                ),
                 within_s=pace.left_s + grace_s,
-            )
+            )  # fmt: skip
             state.flush()
+            if prepared is not None:
+                say(name, prepared.of_stage())
             say(name, ended[name].line)
     finally:  # after ctrl-C, too
         state.flush()
         print(_summary(ended, state), flush=True)
         _write_results(state, target)
     return int(any(each.failed for each in ended.values()))
+
+
+def _wait_for_calls(name: str, *, within_s: float) -> None:
+    """Until the C++ of calls is compiled, or it is known that there will be none."""
+    began_s = time.monotonic()
+    native.native(limit_s=min(LIMIT_S, within_s))
+    if (waited_s := time.monotonic() - began_s) >= 1:
+        say(name, f"waited {waited_s:.0f} s for the C++ of calls")
 
 
 def _ended(name: str, run: Run, *, within_s: float) -> Ended:

@@ -14,7 +14,7 @@ import gc
 import math
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -22,6 +22,7 @@ import torch
 from torch import Tensor, nn
 
 import dwconv
+from bench.gpu.plan import Plan
 from bench.gpu.run import Ended, Run, has_failed
 from bench.gpu.tune import race_untuned
 from bench.networks import mixed_precision
@@ -31,6 +32,7 @@ from dwconv.errors import WorkerDied, WorkerTimeout
 from dwconv.measure.clock.timing import Call
 from dwconv.measure.step_share import kernels_in
 from dwconv.problems.workload import PASSES, DType, Workload
+from dwconv.schedules.template import Candidate
 
 FIRST_S = 25.0
 """Expected seconds of a road, until one has been measured."""
@@ -44,11 +46,7 @@ DTYPE: DType = "float16"
 
 def host_stage(given: Run, *, batch: int = 64, size: int = 28, rounds: int = 60) -> Ended:
     """The run fails if no road could be measured."""
-    first = Workload(
-        pass_="fprop", batch=batch, channels=CHANNELS, input_size=(size, size), kernel=(3, 3),
-        padding=((1, 1), (1, 1)), dtype=DTYPE, layout="nhwc",
-    )  # fmt: skip
-    race_untuned(map(first.for_pass, PASSES), given, stage="host", seconds=given.pace.left_s)
+    race_untuned(_workloads(batch=batch, size=size), given, stage="host", seconds=given.pace.left_s)
     how = {"device": given.target.kind, "batch": batch, "size": size, "rounds": rounds}
 
     def of_road(road: str) -> dict[str, Any]:
@@ -63,6 +61,19 @@ def host_stage(given: Run, *, batch: int = 64, size: int = 28, rounds: int = 60)
     answers = given.answers("host", ROADS, of_road, in_words=_in_words)
     text = "; ".join(f"{road}: {_in_words(answer)}" for road, answer in answers.items())
     return Ended.of(answers, text or "nothing was measured", count=len(ROADS))
+
+
+def host_candidates(plan: Plan, *, batch: int = 64, size: int = 28) -> Iterator[Candidate]:
+    """Of its layer."""
+    return plan.raced(_workloads(batch=batch, size=size))
+
+
+def _workloads(*, batch: int, size: int) -> list[Workload]:
+    first = Workload(
+        pass_="fprop", batch=batch, channels=CHANNELS, input_size=(size, size), kernel=(3, 3),
+        padding=((1, 1), (1, 1)), dtype=DTYPE, layout="nhwc",
+    )  # fmt: skip
+    return [first.for_pass(pass_) for pass_ in PASSES]
 
 
 def _in_words(answer: dict[str, Any]) -> str:

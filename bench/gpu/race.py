@@ -6,13 +6,14 @@ figures are compared with them.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from statistics import geometric_mean
 from typing import Any
 
 import torch
 
 from bench.gpu.limits import MeasureLimits, as_limits, known_limits, limits_of
+from bench.gpu.plan import Plan
 from bench.gpu.run import Ended, Run, has_failed
 from bench.gpu.worker import GpuFailure, GpuWorker, Handler
 from bench.race import OURS, Race, Raced, Racer
@@ -60,6 +61,11 @@ def race_stage(run: Run, *, sizes: MeasureLimits | None = None) -> Ended:
         racer.start()
         known_limits(run, racer, sizes or MeasureLimits(), stage="race")
         return _race_all(run, racer)
+
+
+def race_candidates(plan: Plan) -> Iterator[Candidate]:
+    """The best that is known of each workload."""
+    return plan.best(plan.workloads)
 
 
 def _race_all(run: Run, racer: GpuWorker) -> Ended:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -28,6 +28,10 @@ from dwconv.problems.target import Target
 from dwconv.problems.workload import Workload
 from dwconv.records.log import TuningLog
 from dwconv.system.new_file import replace_file
+
+if TYPE_CHECKING:
+    from bench.gpu.prepared import Prepared
+    from dwconv.measure.runner import WorkerProcesses
 
 _REMEMBERED = 5
 _Now = Callable[[], float]
@@ -200,11 +204,17 @@ class Run:
     """Workloads on which templates are verified."""
     one_process: bool = False
     """True if kernels run in this process."""
+    prepared: Prepared | None = None
+    """Kernels that were built elsewhere."""
     jobs: int = field(default_factory=lambda: max(1, min(12, cores() - 2)))
 
     @property
     def log(self) -> TuningLog:
         return TuningLog(self.state.path.parent / f"{self.target.device}.jsonl")
+
+    def prepared_first(self, workers: WorkerProcesses) -> WorkerProcesses:
+        """``workers`` that do not build what was built elsewhere."""
+        return workers if self.prepared is None else self.prepared.first(workers)
 
     def answers(
         self,

@@ -12,6 +12,7 @@ import torch
 
 from bench.cases import odd_blocks
 from bench.gpu.limits import MeasureLimits, known_limits, limits_of
+from bench.gpu.plan import Plan
 from bench.gpu.run import Ended, Run, say
 from bench.gpu.verify import RIGHT, Verifier, name_of, verify_all
 from bench.gpu.worker import GpuFailure, GpuWorker
@@ -43,7 +44,7 @@ def smoke_stage(run: Run, *, load: str = LOAD, sizes: MeasureLimits | None = Non
     """The run fails if no template is right."""
     setup = MeasureSetup(target=run.target, load=load)
     with (
-        WorkerProcesses(run.target, jobs=run.jobs) as workers,
+        run.prepared_first(WorkerProcesses(run.target, jobs=run.jobs)) as workers,
         GpuWorker("bench.gpu.smoke:FirstContact", setup, here=run.one_process) as gpu,
     ):
         workers.builders.start()
@@ -67,18 +68,28 @@ def _seen(gpu: GpuWorker, run: Run) -> dict[str, str]:
 
 def _templates(run: Run, *, workers: WorkerProcesses, gpu: GpuWorker) -> tuple[int, int]:
     """(right, all) candidates: each template once in each type."""
+    candidates = _candidates(run.target)
+    verify_all(candidates, run, stage="smoke", workers=workers, gpu=gpu, told=len(candidates))
+    known = run.state.of("smoke")
+    right = sum(known.get(name_of(each)) == {"verdict": RIGHT} for each in candidates)
+    return right, len(candidates)
+
+
+def smoke_candidates(plan: Plan) -> list[Candidate]:
+    """What runs once."""
+    return _candidates(plan.target)
+
+
+def _candidates(target: Target) -> list[Candidate]:
     candidates: dict[tuple[str, str], Candidate] = {}
     for workload in small_odd_workloads():
         try:
-            for template in templates_for(workload, run.target):
-                config = template.space(workload, run.target).default
+            for template in templates_for(workload, target):
+                config = template.space(workload, target).default
                 candidates.setdefault((template.name, workload.dtype), Candidate(workload, config))
         except DwconvError as error:
             say("smoke", f"{workload.key}: {error}")
-    verify_all(list(candidates.values()), run, stage="smoke", workers=workers, gpu=gpu, told=len(candidates))
-    known = run.state.of("smoke")
-    right = sum(known.get(name_of(each)) == {"verdict": RIGHT} for each in candidates.values())
-    return right, len(candidates)
+    return list(candidates.values())
 
 
 def small_odd_workloads() -> list[Workload]:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
+from bench.gpu.plan import Plan, found_in
 from bench.gpu.run import Ended, Run, has_failed, say
 from bench.gpu.tune import race_untuned
 from bench.models import NETWORKS, Network
@@ -21,6 +22,9 @@ from bench.train import raced, void
 from dwconv import settings
 from dwconv.errors import DwconvError, WorkerDied
 from dwconv.model.by_name import load_model
+from dwconv.problems.target import Target
+from dwconv.problems.workload import Workload
+from dwconv.schedules.template import Candidate, can_run
 from dwconv.tuner.step_time import with_both_gradients
 
 FIRST_S = 30.0
@@ -90,10 +94,25 @@ def _trained(network: Network, run: Run, *, autocast: str, steps: int, compiles:
 
 def _tune_what_is_untuned(network: Network, run: Run, *, autocast: str, items: int) -> None:
     """``items``: how many networks are left."""
-    found = workloads_of(network, autocast=autocast, blocks=True, device=run.target.kind)
-    wanted = with_both_gradients(dict.fromkeys(found, 1), run.target)
+    wanted = _workloads(network, target=run.target, autocast=autocast, device=run.target.kind)
     seconds = min(_TUNING_SHARE * run.pace.left_s / min(items, _SHARING), run.pace.left_s - run.pace.expected_s)
     race_untuned(wanted, run, stage="train", seconds=max(0.0, seconds))
+
+
+def train_candidates(
+    plan: Plan, *, networks: Sequence[Network] = TRAINED, types: Sequence[str] = TYPES
+) -> Iterator[Candidate]:
+    """Of the passes that are raced before."""
+    for dtype in types:
+        find = partial(_workloads, target=plan.target, autocast=dtype, device="cpu")
+        for workloads in found_in(networks, find, stage="train"):
+            yield from plan.raced(workloads)
+
+
+def _workloads(network: Network, *, target: Target, autocast: str, device: str) -> list[Workload]:
+    """The passes of a network, blocks included, and both gradients at once."""
+    found = workloads_of(network, autocast=autocast, blocks=True, device=device)
+    return list(with_both_gradients(dict.fromkeys((each for each in found if can_run(each, target)), 1), target))
 
 
 def _in_words(answer: dict[str, Any]) -> str:

@@ -4,15 +4,17 @@ workload, in a second or two; then, with the time that is left, a search for one
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from bench.gpu.plan import Plan
 from bench.gpu.run import Ended, Run, of_all, say
 from dwconv.errors import DwconvError, EnvironmentFailure, LogError, NoTemplate, WorkerCannotStart
 from dwconv.measure.build_worker import BUILD_FOR_RACE
 from dwconv.measure.runner import WorkerProcesses
 from dwconv.problems.workload import Workload
 from dwconv.records.database import Database
+from dwconv.schedules.template import Candidate
 from dwconv.tuner.race import race
 from dwconv.tuner.search.search_loop import SearchPlan, tune_workload
 from dwconv.tuner.search.search_result import Budget, Stop, TuningResult
@@ -37,13 +39,19 @@ def tune_stage(run: Run) -> Ended:
     return Ended(line=f"{len(best)} of {len(by_key)} workloads tuned{against}{left}", failed=not best)
 
 
+def tune_candidates(plan: Plan) -> Iterator[Candidate]:
+    """What is raced first, then what each search begins with."""
+    yield from plan.raced(plan.workloads)
+    for workload in plan.workloads:
+        yield from plan.starts(workload)
+
+
 def race_untuned(workloads: Iterable[Workload], run: Run, *, stage: str, seconds: float) -> None:
     """Time the likely configurations of each workload of which nothing is known, beside PyTorch's op, as
     ``dwconv.convert`` does; after ``seconds`` none begins."""
     known = Database.load([run.log.path])
-    with WorkerProcesses(
-        run.target, jobs=run.jobs, build=BUILD_FOR_RACE
-    ) as workers:  # they start with the first comparison
+    workers_of_race = WorkerProcesses(run.target, jobs=run.jobs, build=BUILD_FOR_RACE)
+    with run.prepared_first(workers_of_race) as workers:  # they start with the first comparison
         counts = dict.fromkeys(workloads, 1)
         raced = race(counts, run.target, log=run.log, seconds=seconds, known=known, workers=workers)
     say(stage, f"{raced}{f'; {raced.problem}' if raced.problem else ''}")
@@ -52,7 +60,7 @@ def race_untuned(workloads: Iterable[Workload], run: Run, *, stage: str, seconds
 def tune_all(workloads: Sequence[Workload], run: Run) -> None:
     """Tune as many as there is time for. Raises WorkerCannotStart, EnvironmentFailure and LogError: then nothing else
     could be tuned either."""
-    with WorkerProcesses(run.target, jobs=run.jobs) as workers:
+    with run.prepared_first(WorkerProcesses(run.target, jobs=run.jobs)) as workers:
         for position, workload in enumerate(workloads):
             seconds = min(MOST_S, max(LEAST_S, run.pace.left_s / (len(workloads) - position) - BESIDE_S))
             if run.pace.left_s < seconds + BESIDE_S:

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from bench.gpu.plan import Plan
 from bench.gpu.run import Ended, Interrupted, Run, interrupted_after, of_all, say
 from bench.gpu.worker import GpuFailure, GpuWorker, Handler
 from dwconv import settings
@@ -62,12 +63,17 @@ def verify_stage(run: Run, *, load: str = LOAD) -> Ended:
     left = run.state.left("verify", candidates)
     say("verify", f"{len(candidates)} candidates, {len(left)} to verify")
     with (
-        WorkerProcesses(run.target, jobs=run.jobs) as workers,
+        run.prepared_first(WorkerProcesses(run.target, jobs=run.jobs)) as workers,
         GpuWorker("bench.gpu.verify:Verifier", MeasureSetup(target=run.target, load=load), here=run.one_process) as gpu,
     ):
         gpu.start()
         verify_all([candidates[name] for name in left], run, stage="verify", workers=workers, gpu=gpu)
     return _ended(candidates, run)
+
+
+def verify_candidates(plan: Plan) -> list[Candidate]:
+    """What is verified."""
+    return candidates_on(plan.odd, plan.target)
 
 
 def candidates_on(workloads: Sequence[Workload], target: Target) -> list[Candidate]:

@@ -32,7 +32,7 @@ def compiled_for(candidate: Candidate, target: CpuTarget) -> CpuTarget:
 
 def build(candidate: Candidate, target: Target) -> Artifact:
     """Schedule, lower and compile. Raises InvalidConfig or BuildError, BrokenInstallation without TVM."""
-    from dwconv.problems.target import CpuTarget
+    from dwconv.problems.target import CpuTarget, compiled_for_gpu
     from dwconv.system.versions import check_can_build
 
     check_can_build()
@@ -42,4 +42,4 @@ def build(candidate: Candidate, target: Target) -> Artifact:
         return build_cpu(candidate, compiled_for(candidate, target))
     from dwconv.kernels.cuda_build import build_cuda
 
-    return build_cuda(candidate, target)
+    return build_cuda(candidate, compiled_for_gpu(target))

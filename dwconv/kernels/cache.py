@@ -1,8 +1,8 @@
 """Built kernels on disk, so that a training run builds each of them once and not at every start; and which kernels were
 found right here, or wrong, so that each is checked once.
 
-    3f….kernel      an artifact, found by what went into it: the candidate, the target, the versions, NVRTC's too, and
-                    the text of the templates and of the compiler's driver
+    3f….kernel      an artifact, found by what went into it: the candidate, what it is compiled for, the versions,
+                    NVRTC's too, and the text of the templates and of the compiler's driver
     3f….library     of a CPU the same, linked: the system loads it in a fifth of a millisecond, where LLVM would need
                     a tenth of a second to make machine code of it once more
     5c….expected    what was predicted of a workload, found by that, the target, the versions and its sources
@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import hashlib
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
@@ -24,10 +24,10 @@ from dwconv import settings
 from dwconv.errors import BrokenInstallation, BuildError
 from dwconv.kernels import build, compiled_for, nvrtc
 from dwconv.kernels.artifact import Artifact
-from dwconv.kernels.entry import key_of, read_entry, write_entry
+from dwconv.kernels.entry import key_of, read_entry, write_content, write_entry
 from dwconv.kernels.library import shared_library
 from dwconv.kernels.load_cpu import can_load_libraries
-from dwconv.problems.target import CpuTarget, Target
+from dwconv.problems.target import CpuTarget, CudaTarget, Target, compiled_for_gpu
 from dwconv.problems.workload import Workload
 from dwconv.schedules.template import Candidate
 from dwconv.system.versions import can_build, check_can_build, installed
@@ -74,7 +74,7 @@ def build_linked(candidate: Candidate, target: Target, *, links: bool | None = N
 
 def build_for_race(candidate: Candidate, target: Target) -> Artifact:
     """``build_cached``; a kernel of any size, which will run if it wins, as a library."""
-    if candidate.workload.any_size:
+    if candidate.workload.any_size and target.kind == "cpu":
         return build_linked(candidate, target, links=True)
     return build_cached(candidate, target)
 
@@ -85,9 +85,33 @@ def _kept(candidate: Candidate, target: Target, *, suffix: str) -> Artifact | No
 
 
 def _path(candidate: Candidate, target: Target, *, suffix: str) -> Path:
-    target = compiled_for(candidate, target) if isinstance(target, CpuTarget) else target
-    found_by = (candidate, target, _versions(), _nvrtc_version() if target.kind == "cuda" else [])
-    return settings.cache_folder() / "kernels" / f"{key_of(*found_by)}.{suffix}"
+    return settings.cache_folder() / "kernels" / f"{name_of(candidate, target)}.{suffix}"
+
+
+def name_of(candidate: Candidate, target: Target) -> str:
+    """What a kernel is found by, made of all that goes into it: equal on every machine that would build the same."""
+    if isinstance(target, CpuTarget):
+        return key_of(candidate, compiled_for(candidate, target), _versions(), [])
+    return key_of(candidate, compiled_for_gpu(target), _versions(), _nvrtc_version())
+
+
+def found_by(target: CudaTarget) -> dict[str, str]:
+    """What kernels for a GPU are found by beside their candidates, in words."""
+    of_gpu = dataclasses.asdict(compiled_for_gpu(target))
+    return {
+        "architecture": of_gpu.pop("arch"),
+        "TVM": _versions()["tvm"],
+        "NVRTC": ".".join(map(str, _nvrtc_version())) or "none",
+        "sources of kernels": _versions()["source"][:16],
+        **{name: str(value) for name, value in of_gpu.items() if name not in ("device", "present", "limits")},
+    }
+
+
+def take_entries(entries: Mapping[str, bytes]) -> None:
+    """Keep artifacts that were built elsewhere, encoded, by ``name_of``: from now on they are found as if they had been
+    built here. One under the name of another is not found."""
+    for name, content in entries.items():
+        write_content(settings.cache_folder() / "kernels" / f"{name}.kernel", content)
 
 
 def _nvrtc_version() -> list[int]:

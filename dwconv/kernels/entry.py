@@ -151,12 +151,18 @@ def read_entry(path: Path) -> object | None:
 def write_entry(path: Path, value: object) -> None:
     """All of it or nothing: other processes may be reading. A folder that cannot be written is no error; a
     warning names it."""
+    if write_content(path, encode(value)):
+        _make_room(path.parent, suffix=path.suffix)
+
+
+def write_content(path: Path, content: bytes) -> bool:
+    """``write_entry`` of what ``encode`` made, which makes no room for it. False if it could not be written."""
     try:
-        private_files.write_sealed(path, encode(value), durable=False)  # made again in no time
+        private_files.write_sealed(path, content, durable=False)  # made again in no time
     except NotKept as error:
         private_files.tell_not_kept(error)
-    else:
-        _make_room(path.parent, suffix=path.suffix)
+        return False
+    return True
 
 
 def _make_room(folder: Path, *, suffix: str) -> None:

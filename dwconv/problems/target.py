@@ -306,6 +306,13 @@ def cuda_target() -> CudaTarget:
     )
 
 
+def compiled_for_gpu(target: CudaTarget) -> CudaTarget:
+    """What a kernel for ``target`` is compiled for: GPUs that differ in name, bandwidths and caches alone run the same
+    kernels, whether they are in this machine or not."""
+    like = _like(int(target.arch[3:-1]), int(target.arch[-1]))
+    return replace(target, device=target.arch, present=False, limits=like.limits)
+
+
 def target_of(device: torch.device) -> Target:
     """The target of a PyTorch device: a CPU (with as many threads as PyTorch uses now) or a GPU."""
     if device.type == "cpu":

@@ -15,7 +15,8 @@ block may still run as its parts. RaceState holds what is still to come, RaceRes
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from dwconv.dispatch import loaded_packs
@@ -31,6 +32,7 @@ from dwconv.tuner.search.search_result import ctrl_c_waits
 if TYPE_CHECKING:
     from dwconv.measure.runner import WorkerProcesses
     from dwconv.records.log import TuningLog
+    from dwconv.schedules.template import Candidate
 
 
 def race(
@@ -82,6 +84,13 @@ def race(
     except (LogError, WorkerError, EnvironmentFailure) as error:
         race_state.problem = str(error)
     return race_state.report()
+
+
+def first_comparisons(counts: Mapping[Workload, int], target: Target, *, known: Database) -> Iterator[list[Candidate]]:
+    """The candidates of each comparison that ``race`` has before anything is measured, in its order."""
+    race_state = RaceState(counts, target, known=known, seconds=math.inf)
+    race_state.order()
+    return iter(race_state.next_comparison, None)
 
 
 def _start(workers: WorkerProcesses, target: Target) -> None:

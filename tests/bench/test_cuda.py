@@ -110,6 +110,34 @@ def test_it_starts_from_what_ships_for_the_device(gpu, tmp_path, monkeypatch):
     assert bench(own, "verify") == 0 and (own / f"{TARGET.device}.jsonl").read_text() == "more"
 
 
+def test_the_cpp_of_calls_is_compiled_beside_the_first_stages_and_awaited_before_calls_are_measured(
+    gpu, tmp_path, capsys, monkeypatch
+):
+    seen = []
+    monkeypatch.setattr(cuda.native, "soon", lambda: seen.append("begun"))
+    monkeypatch.setattr(cuda.native, "native", lambda *, limit_s: seen.append("awaited") or time.sleep(1.01))
+    for name in ("smoke", "host", "train"):
+        gpu(name, lambda run, name=name: seen.append(name) or Ended(line="fine"))
+    assert bench(tmp_path, "smoke", "host") == 0
+    assert seen == ["begun", "smoke", "awaited", "host"]
+    assert "[host] waited 1 s for the C++ of calls" in capsys.readouterr().out
+    seen.clear()
+    monkeypatch.setattr(cuda.native, "native", lambda *, limit_s: seen.append(limit_s <= 60))
+    assert bench(tmp_path, "smoke") == 0 and seen == ["smoke"], "where nothing measures calls, nothing is compiled"
+    assert bench(tmp_path, "train", "--seconds", "60") == 0 and seen == ["smoke", "begun", True, "train"]
+
+
+def test_stages_take_kernels_of_a_folder_and_say_how_many(gpu, tmp_path, capsys):
+    taken = []
+    gpu("verify", lambda run: taken.append(run.prepared) or Ended(line="fine"))
+    assert bench(tmp_path, "verify") == 0 and taken.pop() is None
+    assert "kernels came from" not in capsys.readouterr().out
+    assert bench(tmp_path, "verify", "--prepared", str(tmp_path / "none")) == 0, "it runs without"
+    out = capsys.readouterr().out
+    assert f"[prepared] {tmp_path / 'none' / 'prepared.json'} cannot be read: No such file" in out
+    assert f"[verify] 0 kernels came from {tmp_path / 'none'}, 0 were compiled" in out and not taken[0].names
+
+
 @pytest.mark.parametrize("error", [BuildError("no way"), RuntimeError("no way\nsecond line")])
 def test_a_stage_that_cannot_run_is_reported_and_the_others_run(gpu, tmp_path, capsys, error):
     gpu("smoke", raising(error))

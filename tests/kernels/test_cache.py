@@ -69,6 +69,17 @@ def test_what_was_built_is_found_until_anything_about_it_changes(built, monkeypa
     assert len(built) == 6
 
 
+def test_gpus_that_run_the_same_kernels_share_them(built, monkeypatch):
+    monkeypatch.setattr(cache.nvrtc, "library", lambda: SimpleNamespace(version=[13, 0]))
+    any_gpu = parse_target("cuda:sm_90")
+    limits = dataclasses.replace(any_gpu.limits, cache_bytes=1 << 20, memory_gb_per_s=1.0)
+    here = dataclasses.replace(any_gpu, device="nvidia-made-up", present=True, limits=limits)
+    for target in (any_gpu, here):
+        assert cache.build_cached(CANDIDATE, target).source == "source 1"
+    for change in ({"fast_math": True}, {"sms": 78}, {"shared_bytes_per_block": 48 << 10}, {"arch": "sm_80"}):
+        assert cache.name_of(CANDIDATE, dataclasses.replace(here, **change)) != cache.name_of(CANDIDATE, here)
+
+
 @pytest.mark.parametrize("damage", [lambda data: data[:-5], lambda data: data[:40] + bytes([data[40] ^ 1]) + data[41:]])
 def test_a_torn_or_changed_entry_is_built_again(built, damage):
     cache.build_cached(CANDIDATE, TARGET)

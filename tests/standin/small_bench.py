@@ -1,4 +1,6 @@
-"""``python -m tests.standin.small_bench DIR STAGE…``: stages of bench cuda, each on little work."""
+"""``python -m tests.standin.small_bench DIR STAGE…``: stages of bench cuda, each on little work.
+
+With ``--prepare`` and no GPU it does what bench cuda prepare does for them."""
 
 from __future__ import annotations
 
@@ -11,15 +13,19 @@ from pathlib import Path
 
 from bench.cases import square
 from bench.gpu import cuda, host, race, smoke, tune, verify
-from bench.gpu.blocks import blocks_stage
-from bench.gpu.host import host_stage
+from bench.gpu.blocks import block_candidates, blocks_stage
+from bench.gpu.host import host_candidates, host_stage
 from bench.gpu.limits import MeasureLimits
+from bench.gpu.plan import Plan
+from bench.gpu.prepare import prepare
+from bench.gpu.prepared import Prepared, PreparedFolder
 from bench.gpu.race import race_stage
 from bench.gpu.run import Pace, State
 from bench.gpu.smoke import smoke_stage
-from bench.gpu.train import train_stage
+from bench.gpu.train import train_candidates, train_stage
 from bench.models import Network
-from dwconv.problems.target import parse_target
+from dwconv.problems.target import CudaTarget, parse_target
+from dwconv.records.database import Database
 from tests.models import OneBlock, OneLayer
 
 TINY = square("Tiny", batch=1, channels=16, size=8, kernel=3)
@@ -42,16 +48,26 @@ def stages() -> dict[str, cuda.GpuStage]:
         "blocks": partial(blocks_stage, networks=[WITH_BLOCK]),
         "train": partial(train_stage, networks=[NETWORK], types=("float16",), steps=2, compiled=False),
     }
-    return {
-        name: dataclasses.replace(stage, run=small.get(name, stage.run), first_s=0.0, most_s=600.0)
-        for name, stage in cuda.STAGES.items()
+    candidates = {
+        "host": partial(host_candidates, batch=1, size=4),
+        "blocks": partial(block_candidates, networks=[WITH_BLOCK]),
+        "train": partial(train_candidates, networks=[NETWORK], types=("float16",)),
     }
+    return {
+        name: dataclasses.replace(
+            stage, run=small.get(name, stage.run), candidates=candidates.get(name, stage.candidates), first_s=0.0,
+            most_s=600.0,
+        )
+        for name, stage in cuda.STAGES.items()
+    }  # fmt: skip
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="tests.standin.small_bench", description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("folder", type=Path, help="for the results")
+    parser.add_argument("folder", type=Path, help="for the results, or with --prepare for the kernels")
     parser.add_argument("stages", nargs="+", choices=list(cuda.STAGES))
+    parser.add_argument("--prepare", action="store_true", help="build the kernels of the stages, without a GPU")
+    parser.add_argument("--prepared", type=Path, metavar="FOLDER", help="take kernels from it")
     given = parser.parse_args()
     os.environ["DWCONV_NATIVE"] = "0"  # no time to compile the C++
     host.ROADS = {"Python": {}}
@@ -59,9 +75,18 @@ def main() -> int:
     tune.LEAST_S = tune.MOST_S = 1.5
     race._START_S = host._MOST_S = 600.0  # a process that starts on a busy machine takes minutes
     cuda.STAGES = stages()
+    if given.prepare:
+        gpu = parse_target("cuda:sm_90")
+        assert isinstance(gpu, CudaTarget)
+        plan = Plan(target=gpu, known=Database.of([]), workloads=WORKLOADS, odd=ODD)
+        prepare(given.stages, plan, PreparedFolder(given.folder, gpu), seconds=3000, most_bytes=60 << 20, jobs=2)
+        return 0
     target = parse_target("cuda")
+    prepared = Prepared.taken(given.prepared, target) if given.prepared else None
     state = State.open(given.folder, device=target.device)
-    return cuda.run_stages(given.stages, target, state, budget=Pace(3000), workloads=WORKLOADS, odd=ODD)
+    return cuda.run_stages(
+        given.stages, target, state, budget=Pace(3000), workloads=WORKLOADS, odd=ODD, prepared=prepared
+    )
 
 
 if __name__ == "__main__":
