@@ -75,6 +75,9 @@ class Nvrtc:
         name = f"libnvrtc.so.{cuda}"
         folder = _folder(_RELEASES[cuda].library, "lib", name)
         self._library = ctypes.CDLL(str(folder / name) if folder else name)
+        # Some releases look for this one by its name alone, where the system has its libraries.
+        found = sorted(folder.glob("libnvrtc-builtins.so.*")) if folder else []
+        self._builtins = [ctypes.CDLL(str(path)) for path in found]
         self._library.nvrtcGetErrorString.restype = ctypes.c_char_p
         major, minor = ctypes.c_int(), ctypes.c_int()
         self._call("nvrtcVersion", ctypes.byref(major), ctypes.byref(minor))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -148,6 +151,19 @@ def twelve(monkeypatch: pytest.MonkeyPatch) -> nvrtc.Nvrtc:
         pytest.skip(f"nvidia-cuda-nvrtc-cu12 is missing: {error}")
     monkeypatch.setattr(nvrtc, "library", lambda: found)
     return found
+
+
+@pytest.mark.parametrize("cuda", [12, 13])
+def test_what_it_compiles_with_is_loaded_with_it(cuda: int) -> None:
+    """Else NVRTC 13.0 looks for it where the system has its libraries, unless PyTorch was imported before."""
+    looks = "import ctypes, sys; from dwconv.kernels.nvrtc import Nvrtc"
+    find = "here = Nvrtc(int(sys.argv[1])); name = '.'.join(map(str, here.version))"
+    done = subprocess.run(
+        [sys.executable, "-c", f"{looks}; {find}; ctypes.CDLL(f'libnvrtc-builtins.so.{{name}}')", str(cuda)],
+        capture_output=True, text=True, timeout=300,
+        env={name: value for name, value in os.environ.items() if name != "LD_LIBRARY_PATH"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
 
 
 def test_what_one_compiled_is_not_the_others(compiled: list[str], twelve: nvrtc.Nvrtc) -> None:
