@@ -1,6 +1,4 @@
-"""``python -m tests.standin.small_bench DIR STAGE…``: stages of bench cuda, each on little work.
-
-With ``--prepare`` and no GPU it does what bench cuda prepare does for them."""
+"""``python -m tests.standin.small_bench DIR STAGE…``: stages of bench cuda, each on little work."""
 
 from __future__ import annotations
 
@@ -8,6 +6,7 @@ import argparse
 import dataclasses
 import os
 import sys
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -62,12 +61,19 @@ def stages() -> dict[str, cuda.GpuStage]:
     }  # fmt: skip
 
 
+def prepare_for_a_gpu(wanted: Sequence[str], folder: Path) -> None:
+    """What bench cuda prepare does for these stages; no GPU is needed."""
+    gpu = parse_target("cuda:sm_90")
+    assert isinstance(gpu, CudaTarget)
+    plan = Plan(target=gpu, known=Database.of([]), workloads=WORKLOADS, odd=ODD)
+    prepare(wanted, plan, PreparedFolder(folder, gpu), seconds=3000, most_bytes=60 << 20, jobs=2)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="tests.standin.small_bench", description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("folder", type=Path, help="for the results, or with --prepare for the kernels")
+    parser.add_argument("folder", type=Path, help="for the results")
     parser.add_argument("stages", nargs="+", choices=list(cuda.STAGES))
-    parser.add_argument("--prepare", action="store_true", help="build the kernels of the stages, without a GPU")
-    parser.add_argument("--prepared", type=Path, metavar="FOLDER", help="take kernels from it")
+    parser.add_argument("--prepared", type=Path, metavar="FOLDER", help="takes kernels from it")
     given = parser.parse_args()
     os.environ["DWCONV_NATIVE"] = "0"  # no time to compile the C++
     host.ROADS = {"Python": {}}
@@ -75,12 +81,6 @@ def main() -> int:
     tune.LEAST_S = tune.MOST_S = 1.5
     race._START_S = host._MOST_S = 600.0  # a process that starts on a busy machine takes minutes
     cuda.STAGES = stages()
-    if given.prepare:
-        gpu = parse_target("cuda:sm_90")
-        assert isinstance(gpu, CudaTarget)
-        plan = Plan(target=gpu, known=Database.of([]), workloads=WORKLOADS, odd=ODD)
-        prepare(given.stages, plan, PreparedFolder(given.folder, gpu), seconds=3000, most_bytes=60 << 20, jobs=2)
-        return 0
     target = parse_target("cuda")
     prepared = Prepared.taken(given.prepared, target) if given.prepared else None
     state = State.open(given.folder, device=target.device)
