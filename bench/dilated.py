@@ -13,6 +13,9 @@ from torch import Tensor, nn
 from bench.rows_and_volumes import convolved
 
 Sizes = int | tuple[int, int]
+Shapes = Sequence[tuple[Sizes, int]]
+"""(kernel, dilation) of each branch of a block."""
+BranchesSize = tuple[int, Sequence[Shapes]]
 
 
 def depthwise(channels: int, kernel: Sizes, *, dilation: int = 1, bias: bool = True) -> nn.Conv2d:
@@ -79,9 +82,9 @@ class VAN(nn.Module):
 
 
 class Branches(nn.Module):
-    """The sum of depthwise layers, each with its norm: (kernel, dilation) of each."""
+    """The sum of depthwise layers, each with its norm."""
 
-    def __init__(self, channels: int, shapes: Sequence[tuple[Sizes, int]]) -> None:
+    def __init__(self, channels: int, shapes: Shapes) -> None:
         super().__init__()
         self.branches = nn.ModuleList(
             nn.Sequential(depthwise(channels, kernel, dilation=dilation, bias=False), nn.BatchNorm2d(channels))
@@ -99,7 +102,7 @@ class Branches(nn.Module):
 class BranchesBlock(nn.Module):
     """Branches, then a perceptron at every position; added."""
 
-    def __init__(self, channels: int, shapes: Sequence[tuple[Sizes, int]]) -> None:
+    def __init__(self, channels: int, shapes: Shapes) -> None:
         super().__init__()
         wide = 4 * channels
         self.added = nn.Sequential(
@@ -111,28 +114,33 @@ class BranchesBlock(nn.Module):
         return x + added
 
 
-_SLAK = [(((k, 5), 1), ((5, k), 1), ((5, 5), 1)) for k in (51, 49)]
-_UNIREP: list[Sequence[tuple[Sizes, int]]] = [((3, 1),), ((13, 1), (5, 1), (7, 2), (3, 3), (3, 4), (3, 5))]
-
-
 class BranchesNet(nn.Module):
-    """(N, 3, H, W) -> (N, classes): two sizes, two blocks of each."""
+    """(N, 3, H, W) -> (N, classes). ``sizes``: of each size of the maps its channels, and the branches of each of its
+    blocks."""
 
-    def __init__(
-        self, channels: tuple[int, int], shapes: Sequence[Sequence[tuple[Sizes, int]]], *, classes: int = 10
-    ) -> None:
+    def __init__(self, sizes: Sequence[BranchesSize], *, classes: int = 10) -> None:
         super().__init__()
         stages: list[nn.Module] = []
         before = 3
-        for number, wide in enumerate(channels):
-            stages += convolved(before, wide, 3, stride=2 if number else 4)
-            stages += [BranchesBlock(wide, shapes[number]) for _ in range(2)]
-            before = wide
+        for number, (channels, blocks) in enumerate(sizes):
+            stages += convolved(before, channels, 3, stride=2 if number else 4)
+            stages += [BranchesBlock(channels, branches) for branches in blocks]
+            before = channels
         self.stages = nn.Sequential(*stages)
         self.head = nn.Linear(before, classes)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.head(self.stages(x).mean((2, 3)))
+
+
+SMALL: Shapes = ((3, 1),)
+LARGE: Shapes = ((13, 1), (5, 1), (7, 2), (3, 3), (3, 4), (3, 5))
+"""The branches of blocks of UniRepLKNet: of the small, and of the large ones as they train."""
+
+
+def _decomposed(kernel: int) -> Shapes:
+    """Those of a block of SLaK."""
+    return (((kernel, 5), 1), ((5, kernel), 1), ((5, 5), 1))
 
 
 def separable(channels: int, out_channels: int, *, stride: int = 1, dilation: int = 1) -> list[nn.Module]:
@@ -195,5 +203,5 @@ class TCN(nn.Module):
 
 
 VANSeparable = partial(VAN, separable=True)
-SLaK = partial(BranchesNet, (124, 249), _SLAK)
-UniRepLKNet = partial(BranchesNet, (80, 160), _UNIREP)
+SLaK = partial(BranchesNet, [(124, [_decomposed(51)] * 2), (249, [_decomposed(49)] * 2)])
+UniRepLKNet = partial(BranchesNet, [(80, [SMALL] * 2), (160, [LARGE] * 2)])

@@ -13,6 +13,7 @@ from functools import partial
 import torch
 from torch import nn
 
+from bench.full_size import FULL_SIZE
 from bench.models import NETWORKS, Network
 from dwconv.call.call_plan import decisions_for
 from dwconv.commands.command_line import whole
@@ -22,6 +23,8 @@ from dwconv.model.by_name import load_model
 from dwconv.problems.workload import Workload
 from dwconv.reporting.ran import in_an_example
 
+OURS = {network.name: network for network in (*NETWORKS, *FULL_SIZE)}
+"""Networks that are written here, by their names."""
 _LIBRARIES = ("timm", "torchvision")
 """Of models that take images and return a score for each class."""
 
@@ -29,8 +32,7 @@ _LIBRARIES = ("timm", "torchvision")
 def network_of(name: str, *, batch: int | None = None, image: int | None = None) -> Network:
     """The network of that name, ``timm:NAME``, ``torchvision:NAME``, or ``MODULE:NAME`` of a class that is made without
     arguments, or of a Network; with another batch, or inputs of another height and width. Raises InvalidWorkload."""
-    known = {network.name: network for network in NETWORKS}
-    network = known[name] if name in known else _made_by(name)
+    network = OURS[name] if name in OURS else _made_by(name)
     network = dataclasses.replace(network, batch=batch or network.batch)
     return network.resized(image) if image else network
 
@@ -49,7 +51,7 @@ def _made_by(name: str) -> Network:
     try:
         found = getattr(importlib.import_module(module), maker)
     except (ImportError, AttributeError, ValueError) as error:
-        known = ", ".join(network.name for network in NETWORKS)
+        known = ", ".join(OURS)
         raise InvalidWorkload(f"--model {name}: {error}; write one of {known}, timm:NAME or MODULE:CLASS") from error
     return dataclasses.replace(found, name=name) if isinstance(found, Network) else Network(name=name, make=found)
 
@@ -94,6 +96,9 @@ def workloads_of(
     with mixed_precision(device, autocast):
         discovered = discover(model, image)
         found = (discovered.with_blocks(all_of_them=True) if blocks else discovered).counts()
+    if device == "cuda":
+        del model, image, discovered
+        torch.cuda.empty_cache()  # the processes that time kernels and steps need all of it
     return [workload.with_batch(network.batch) for workload in found]
 
 

@@ -56,6 +56,62 @@ class Mamba(nn.Module):
         return self.head(self.last(x)[:, -1])
 
 
+class ConformerConvolution(nn.Module):
+    """(N, L, C) -> (N, L, C): the convolution module of a Conformer, added to its input."""
+
+    def __init__(self, channels: int = 16, kernel: int = 9) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(channels)
+        self.widen = nn.Conv1d(channels, 2 * channels, 1)
+        self.depthwise = nn.Conv1d(channels, channels, kernel, padding=kernel // 2, groups=channels, bias=False)
+        self.batch_norm = nn.BatchNorm1d(channels)
+        self.narrow = nn.Conv1d(channels, channels, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = nn.functional.glu(self.widen(self.norm(x).transpose(1, 2)), dim=1)
+        y = nn.functional.silu(self.batch_norm(self.depthwise(y)))
+        return x + self.narrow(y).transpose(1, 2)
+
+
+class ConformerBlock(nn.Module):
+    """(N, L, C) -> (N, L, C): half a perceptron, attention, the convolution, half a perceptron, each added; a norm."""
+
+    def __init__(self, channels: int, *, kernel: int, heads: int) -> None:
+        super().__init__()
+        self.first, self.second = (_perceptron(channels) for _ in range(2))
+        self.norm = nn.LayerNorm(channels)
+        self.attention = nn.MultiheadAttention(channels, heads, batch_first=True)
+        self.convolution = ConformerConvolution(channels, kernel)
+        self.last = nn.LayerNorm(channels)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x + 0.5 * self.first(x)
+        near = self.norm(x)
+        x = self.convolution(x + self.attention(near, near, near, need_weights=False)[0])
+        normed: Tensor = self.last(x + 0.5 * self.second(x))
+        return normed
+
+
+def _perceptron(channels: int) -> nn.Sequential:
+    wide = 4 * channels
+    return nn.Sequential(nn.LayerNorm(channels), nn.Linear(channels, wide), nn.SiLU(), nn.Linear(wide, channels))
+
+
+class Conformer(nn.Module):
+    """(N, L, C) -> (N, classes): the encoder, on vectors that stand for frames of sound, without relative positions;
+    the mean over all of them gives the class."""
+
+    def __init__(
+        self, classes: int = 10, *, channels: int = 512, blocks: int = 18, kernel: int = 31, heads: int = 8
+    ) -> None:
+        super().__init__()
+        self.blocks = nn.Sequential(*(ConformerBlock(channels, kernel=kernel, heads=heads) for _ in range(blocks)))
+        self.head = nn.Linear(channels, classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.blocks(x).mean(1))
+
+
 def convolved(
     channels: int,
     out_channels: int,

@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from bench.rows_and_volumes import ConformerConvolution as ConformerConvolution
+
 
 class TinyNet(nn.Module):
     """(N, 3, H, W) -> (N, classes): strided, dilated, biased and multiplied depthwise layers, in little time."""
@@ -67,23 +69,6 @@ class VideoNet(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         y = nn.functional.relu(self.norm(self.time(self.widen(x))))
         return self.head(self.space(y).mean((2, 3, 4)))
-
-
-class ConformerConvolution(nn.Module):
-    """(N, L, C) -> (N, L, C): the convolution module of a Conformer."""
-
-    def __init__(self, channels: int = 16, kernel: int = 9) -> None:
-        super().__init__()
-        self.norm = nn.LayerNorm(channels)
-        self.widen = nn.Conv1d(channels, 2 * channels, 1)
-        self.depthwise = nn.Conv1d(channels, channels, kernel, padding=kernel // 2, groups=channels, bias=False)
-        self.batch_norm = nn.BatchNorm1d(channels)
-        self.narrow = nn.Conv1d(channels, channels, 1)
-
-    def forward(self, x: Tensor) -> Tensor:
-        y = nn.functional.glu(self.widen(self.norm(x).transpose(1, 2)), dim=1)
-        y = nn.functional.silu(self.batch_norm(self.depthwise(y)))
-        return x + self.narrow(y).transpose(1, 2)
 
 
 def train(model: nn.Module, inputs: Tensor, *, steps: int, lr: float = 0.05) -> list[float]:
