@@ -9,14 +9,15 @@ data ──► plain model     ──► loss ──► step        the two loss
                                                   of its first weights moved by one unit in the last place
 
 A model that cannot run does not race, and the reason is kept. A race is void (``misnamed``) if the converted model runs
-other kernels than its row names. On a GPU the figures also say what each model takes of the host and of the GPU, and
-which roads the calls of its layers took.
+other kernels than its row names. On a GPU the figures also say what each model takes of the host and of the GPU, which
+roads the calls of its layers took, and how much memory its steps need.
 """
 
 from __future__ import annotations
 
 import copy
 import dataclasses
+import math
 import multiprocessing
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -34,6 +35,7 @@ from bench.blocks import kept_bytes
 from bench.launched import roads_of, why_misnamed
 from bench.models import Network
 from bench.networks import image_for, memory_format_of, mixed_precision, network_of, where_layers_run
+from bench.step_memory import held_bytes, peak_bytes, ran_out_of_memory
 from bench.step_rows import (
     AGAIN,
     CONVERTED,
@@ -45,6 +47,7 @@ from bench.step_rows import (
     WITH_INDUCTOR,
     Step,
     profiles,
+    samples_per_s,
     summary,
 )
 from dwconv import native
@@ -56,6 +59,7 @@ from dwconv.problems.target import parse_target
 _THREADS_SLEEP_AFTER_S = 0.05
 """OpenMP's threads wait for work on a core of theirs for some milliseconds, and occupy it."""
 _RATE = 0.01
+_LEAST_TURNS = 6
 CLASSES = 2
 """Classes of the made-up labels: any model has as many."""
 
@@ -72,6 +76,9 @@ class PairedTraining:
     autocast: str | None = None
     steps: int = 20
     """Steps whose time counts."""
+    seconds: float = math.inf
+    """After as long no further turn of them begins, once there were a few; and none of the steps before them after half
+    of that, once there were two."""
     warmup: int = 5
     """Steps before these, whose losses are compared."""
     both_layouts: bool = False
@@ -101,21 +108,36 @@ class PairedTraining:
 
 
 def race(**given: Any) -> dict[str, Any]:
-    """The figures of ``PairedTraining(**given)``. Raises NoDevice."""
+    """The figures of ``PairedTraining(**given)``; if the GPU's memory is too small for its batch, only the reason, as
+    ``out_of_memory``. Raises NoDevice."""
     training = PairedTraining(**given)
+    try:
+        return _raced(training)
+    except Exception as error:
+        if not ran_out_of_memory(error):
+            raise
+        return {"out_of_memory": _in_a_line(error)}
+
+
+def _raced(training: PairedTraining) -> dict[str, Any]:
     autocast, is_gpu = training.autocast, training.device == "cuda"
     native.native()  # compiled here if need be, so that it does not come in the middle of what is timed
     if is_gpu:
         parse_target("cuda")  # raises NoDevice without one
     raced: dict[str, nn.Module] = {}
     refused: dict[str, str] = {}
+    of_graphs: dict[str, int] = {}
     for name, make in makers_of(training).items():
+        if name not in WITH_GRAPHS.values():
+            raced[name] = make()
+            continue
+        before = held_bytes() if is_gpu else 0
         try:
             raced[name] = make()
-        except Exception as error:  # whatever a capture raises, the model does not race
-            if name not in WITH_GRAPHS.values():
-                raise
-            refused[name] = one_line(f"{type(error).__name__}: {error}", most=200)
+        except Exception as error:  # noqa: BLE001  whatever a capture raises, the model does not race
+            refused[name] = _why_refused(error)
+        else:
+            of_graphs[name] = held_bytes() - before if is_gpu else 0
     image = training.image_of()
     unsure = {name: raced[name] for way in (WITH_INDUCTOR, WITH_GRAPHS) for name in way.values() if name in raced}
     refused |= not_trainable(unsure, image, autocast=autocast)
@@ -123,7 +145,7 @@ def race(**given: Any) -> dict[str, Any]:
     models = {**raced, "rounded": moved_by_one_rounding(raced[PLAIN], autocast)}
     steps = {name: step_of(model, autocast=autocast) for name, model in models.items()}
 
-    losses = compare_losses(steps, image, count=training.warmup)
+    losses = compare_losses(steps, image, count=training.warmup, seconds=training.seconds / 2)
     layers = where_layers_run(raced[CONVERTED], image, autocast=autocast)
     misnamed = {}
     for name in (CONVERTED, WITH_INDUCTOR[CONVERTED]):
@@ -133,27 +155,48 @@ def race(**given: Any) -> dict[str, Any]:
     if training.apart:
         laps = _take_turns_apart(list(raced), training)
     else:
-        laps = take_turns({name: lap_of(steps[name], training.image_of(name)) for name in raced}, count=training.steps)
+        laps_of = {name: lap_of(steps[name], training.image_of(name)) for name in raced}
+        laps = take_turns(laps_of, count=training.steps, seconds=training.seconds)
+    peaks = {
+        name: peak_bytes(model, partial(steps[name], *made_up(image)), of_graphs=of_graphs.get(name))
+        for name, model in raced.items()
+        if is_gpu
+    }
     eager = {name: raced[name] for name in WITH_INDUCTOR if name in raced}
     with mixed_precision(training.device, autocast):
         kept = {name: kept_bytes(model, image) for name, model in eager.items()}
+    summed = summary(laps)
     figures: dict[str, Any] = {
         "layers": layers,
         "misnamed": misnamed,
-        **summary(laps),
+        **summed,
+        "samples_per_s": samples_per_s(summed["median_ms"], batch=image.shape[0]),
         "threads": torch.get_num_threads(),
         "loss_difference": losses,
         "refused": refused,
         "native": native.why_not or "C++",
         "on_gpu": gpu_steps,
+        "peak_bytes": peaks,
         "kept_bytes": kept,
     }
-    wanted, count = (eager, STEPS) if training.profile else ([PLAIN], FEW_STEPS)
+    count = STEPS if training.profile and not is_gpu else FEW_STEPS  # kernels take as long each time
+    wanted = eager if training.profile else [PLAIN]
     profiled = profiles({name: steps[name] for name in wanted}, *made_up(image), count=count)
     if training.profile:
         figures["profile_ms"] = profiled
     figures["ratio"]["at_most"] = ratio_at_most(profiled[PLAIN])
     return figures
+
+
+def _why_refused(error: Exception) -> str:
+    """The reason why a model does not race. Raises the error if a smaller batch could."""
+    if ran_out_of_memory(error):
+        raise error
+    return _in_a_line(error)
+
+
+def _in_a_line(error: Exception) -> str:
+    return one_line(f"{type(error).__name__}: {error}", most=200)
 
 
 def makers_of(training: PairedTraining) -> dict[str, Callable[[], nn.Module]]:
@@ -250,16 +293,22 @@ def not_trainable(models: Mapping[str, nn.Module], image: torch.Tensor, *, autoc
                 loss = nn.functional.cross_entropy(model(images), labels)
             loss.backward()  # type: ignore[no-untyped-call]
         except Exception as error:  # noqa: BLE001  whatever a compiler raises, it does not race
-            refused[name] = one_line(f"{type(error).__name__}: {error}", most=200)
+            refused[name] = _why_refused(error)
         model.zero_grad(set_to_none=True)
     return refused
 
 
-def compare_losses(steps: dict[str, Step], image: torch.Tensor, *, count: int) -> dict[str, float]:
+def compare_losses(
+    steps: dict[str, Step], image: torch.Tensor, *, count: int, seconds: float = math.inf
+) -> dict[str, float]:
     """The largest difference from the plain loss: of the converted model, of the one that was only rounded, and of
-    whichever else there is. All drop the same, if they drop anything; but torch.compile draws in its own way."""
+    whichever else there is, in ``count`` steps; after ``seconds`` none begins, once there were two. All drop the same,
+    if they drop anything; but torch.compile draws in its own way."""
     worst = dict.fromkeys((name for name in steps if name != PLAIN), 0.0)
-    for _ in range(count):
+    ends_s = time.monotonic() + seconds
+    for number in range(count):
+        if number >= 2 and time.monotonic() >= ends_s:
+            break
         data = made_up(image)
         losses = {}
         for name, step in steps.items():
@@ -275,11 +324,17 @@ def lap_of(step: Step, image: torch.Tensor) -> Callable[[], Lap]:
     return lambda: clock.lap(partial(step, *made_up(image)), times=1)
 
 
-def take_turns(laps_of: Mapping[str, Callable[[], Lap]], *, count: int) -> dict[str, list[Lap]]:
-    """``count`` laps of each. Every second turn is the one before backwards, A B B A, and each comes first in time."""
+def take_turns(
+    laps_of: Mapping[str, Callable[[], Lap]], *, count: int, seconds: float = math.inf
+) -> dict[str, list[Lap]]:
+    """``count`` laps of each; after ``seconds`` no further turn begins, once there were a few. Every second turn is the
+    one before backwards, A B B A, and each comes first in time."""
     laps: dict[str, list[Lap]] = {name: [] for name in laps_of}
     names = sorted(laps_of)
+    ends_s = time.monotonic() + seconds
     for turn in range(count):
+        if turn >= _LEAST_TURNS and time.monotonic() >= ends_s:
+            break
         first = turn // 2 % len(names)
         order = names[first:] + names[:first]
         for name in order[::-1] if turn % 2 else order:

@@ -116,6 +116,11 @@ def summary(laps: dict[str, list[Lap]]) -> dict[str, Any]:
     return figures
 
 
+def samples_per_s(median_ms: Mapping[str, float], *, batch: int) -> dict[str, float]:
+    """How many images, volumes or sequences each model trains on in a second."""
+    return {name: batch / ms * 1e3 for name, ms in median_ms.items()}
+
+
 def _ratio(seconds: Seconds, name: str, *, over: str) -> dict[str, Any]:
     """How many times as fast as ``over`` the model is: by the medians, with its interval; and the quartiles of single
     turns."""

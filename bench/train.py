@@ -18,7 +18,7 @@ from typing import Any
 from bench.cpu import opened, tune
 from bench.evidence import Control, Ratio, summary_of, timed_again
 from bench.models import NETWORKS, Network
-from bench.networks import add_size_arguments, network_of, workloads_of
+from bench.networks import OURS, add_size_arguments, network_of, workloads_of
 from bench.paired_steps import race
 from bench.process import in_a_process
 from bench.results import MachineWatch, add_log_argument, add_out_argument, name_part, write_results
@@ -42,7 +42,7 @@ _PARTS = {
 
 def command(argv: Sequence[str] | None) -> int:
     parser = ArgumentParser(prog="bench train", description=(__doc__ or "").partition("\n")[0])
-    names = ", ".join(network.name for network in NETWORKS)
+    names = ", ".join(OURS)
     parser.add_argument(
         "--model",
         metavar="NAME|timm:NAME|MODULE:CLASS",
@@ -86,8 +86,8 @@ def command(argv: Sequence[str] | None) -> int:
             figures = raced(network, how, environment=_environment(allocator, arguments.log))
         except WorkerDied as error:
             return {**about, "failed": str(error)}  # the other rows are not lost
-        if misnamed := figures.get("misnamed"):
-            return {**about, "failed": void(misnamed)}
+        if why := figures.get("out_of_memory") or void(figures.get("misnamed", {})):
+            return {**about, "failed": why}
         print(table_of({**about, **figures}), flush=True)
         return {**about, **figures}
 

@@ -36,8 +36,9 @@ _DEPTHWISE = frozenset(_OURS.values())
 
 HOST_BOUND = 0.8
 """The host is the bottleneck of a step if kernels run for less than this share of it."""
-_HOST_STEPS = 5
-"""Steps whose host time is taken; the least counts, since what is more came from outside."""
+_HOST_STEPS, _HOST_LONG_S = 5, 2.0
+"""Steps whose host time is taken, and after how long no further one is; the least counts, since what is more came from
+outside."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +70,10 @@ def timed_on_gpu(step: Callable[[], object]) -> OnGpu:
     timed."""
     step()
     host_ms, step_ms = math.inf, math.inf
-    for _ in range(_HOST_STEPS):
+    ends_s = time.perf_counter() + _HOST_LONG_S
+    for number in range(_HOST_STEPS):
+        if number and time.perf_counter() >= ends_s:
+            break
         torch.cuda.synchronize()
         started_s = time.perf_counter()
         step()

@@ -16,11 +16,12 @@ from bench import paired_steps
 from bench.networks import workloads_of
 from bench.paired_steps import PairedTraining, race
 from bench.step_rows import losses_of, table_of
-from dwconv.errors import NoDevice
+from dwconv.errors import CannotBeCaptured, NoDevice
 from dwconv.measure.clock.timing import Lap
 from dwconv.measure.step_share import ratio_at_most
 from tests.bench import small_networks
 from tests.bench.small_networks import TINY
+from tests.models import TinyNet
 
 pytestmark = [
     pytest.mark.usefixtures("threads_as_asked"),
@@ -40,6 +41,8 @@ def test_a_race_says_where_layers_ran_and_how_far_the_losses_are_apart(logs):
     assert table_of(row).startswith("TinyNet, memory kept: at most")
     assert "3 wgrad pytorch" in losses_of([row, row])
     assert figures["kept_bytes"]["plain"] == figures["kept_bytes"]["converted"] > 0
+    assert figures["samples_per_s"] == {name: pytest.approx(2e3 / ms) for name, ms in figures["median_ms"].items()}
+    assert figures["peak_bytes"] == {}, "the memory of a GPU"
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
@@ -136,6 +139,25 @@ def test_what_cannot_be_compiled_does_not_race():
     assert all(each.grad is None for each in sound.parameters())
 
 
+@pytest.mark.parametrize("caused", [False, True], ids=["itself", "as a cause"])
+@pytest.mark.parametrize("where", ["forward", "_as_graphs", "_under_inductor"])
+def test_no_memory_is_a_matter_of_the_batch_wherever_it_is_missed(logs, monkeypatch, where, caused):
+    """Planted. A capture, or what a compiler made, that fails otherwise is only left out."""
+    lack = torch.OutOfMemoryError("Tried to allocate 9 bytes")
+
+    def fails(*args, **options):
+        if not caused:
+            raise lack
+        raise CannotBeCaptured("TinyNet cannot be CUDA graphs") from lack
+
+    if where == "forward":
+        monkeypatch.setattr(TinyNet, "forward", fails)
+    else:
+        monkeypatch.setattr(paired_steps, where, fails)
+    found = race(**SMALL, graphs=True, compile=where == "_under_inductor")
+    assert list(found) == ["out_of_memory"] and "\n" not in found["out_of_memory"]
+
+
 # -- turns -----------------------------------------------------------------------------------------------------------
 
 
@@ -146,6 +168,13 @@ def test_every_second_turn_is_the_one_before_backwards_and_every_step_comes_firs
     turns = ["".join(order[4 * turn : 4 * turn + 4]) for turn in range(8)]
     assert turns == ["abcd", "dcba", "bcda", "adcb", "cdab", "badc", "dabc", "cbad"]
     assert [lap.seconds for lap in laps["a"]] == [1, 8, 12, 13, 19, 22, 26, 31]
+
+
+def test_turns_end_with_the_time_once_there_were_a_few():
+    laps_of = dict.fromkeys("ab", lambda: Lap(seconds=1.0))
+    few = paired_steps.take_turns(laps_of, count=90, seconds=0.0)
+    assert 3 <= len(few["a"]) == len(few["b"]) < 20
+    assert len(paired_steps.take_turns(laps_of, count=90, seconds=600.0)["a"]) == 90
 
 
 @pytest.mark.slow
@@ -180,3 +209,12 @@ def test_models_that_drop_drop_the_same(logs):
     model = nn.Sequential(nn.Flatten(), nn.Dropout(0.5), nn.Linear(12, 2))
     steps = {name: paired_steps.step_of(copy.deepcopy(model)) for name in ("plain", "again")}
     assert paired_steps.compare_losses(steps, torch.randn(64, 3, 2, 2), count=3) == {"again": 0.0}
+
+
+def test_steps_before_the_turns_end_with_the_time_once_there_were_two():
+    taken = []
+    steps = {name: lambda images, labels, name=name: taken.append(name) or 0.0 for name in ("plain", "converted")}
+    for seconds, count in ((0.0, 2), (600.0, 9)):
+        assert paired_steps.compare_losses(steps, torch.randn(1, 3, 2, 2), count=9, seconds=seconds) == {"converted": 0}
+        assert taken == ["plain", "converted"] * count
+        taken.clear()

@@ -49,6 +49,8 @@ def device() -> ctypes.CDLL:
         ("spend", None, ctypes.c_double),
         ("note", None, ctypes.c_char_p, ctypes.c_double),
         ("free_bytes", ctypes.c_uint64),
+        ("peak_bytes", ctypes.c_uint64),
+        ("reset_peak", None),
         ("bytes_from", ctypes.c_uint64, ctypes.c_uint64),
         ("refuse_memory", None),
         ("stream", ctypes.c_int64),

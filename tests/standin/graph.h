@@ -152,6 +152,8 @@ void standin_open(int (*status)(), uint64_t total_bytes) {
 double standin_clock_ns() { return device().ns; }
 void standin_spend(double ns) { spend(ns); }
 uint64_t standin_free_bytes() { return memory().free_bytes(); }
+uint64_t standin_peak_bytes() { return memory().peak(); }
+void standin_reset_peak() { memory().reset_peak(); }
 uint64_t standin_bytes_from(uint64_t address) { return memory().from(address); }
 void standin_refuse_memory() { memory().refuse(); }
 

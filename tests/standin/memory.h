@@ -5,6 +5,7 @@
 #include <c10/core/Storage.h>
 #include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <map>
@@ -24,6 +25,7 @@ class Memory {
                      " bytes. GPU 0 has a total capacity of ", total_, " bytes of which ", total_ - used_, " are free.");
     live_[reinterpret_cast<uintptr_t>(start)] = bytes;
     used_ += bytes;
+    peak_ = std::max(peak_, used_);
   }
 
   void give_back(const void* start) {
@@ -48,6 +50,17 @@ class Memory {
     return total_ - used_;
   }
 
+  // The most that was used at once since the last reset.
+  size_t peak() {
+    std::lock_guard<std::mutex> guard(mutex_);
+    return peak_;
+  }
+
+  void reset_peak() {
+    std::lock_guard<std::mutex> guard(mutex_);
+    peak_ = used_;
+  }
+
   // The next allocation fails.
   void refuse() { refuses_ = true; }
 
@@ -58,7 +71,7 @@ class Memory {
   std::mutex mutex_;
   std::map<uintptr_t, size_t> live_;
   bool refuses_ = false;
-  size_t used_ = 0, total_ = size_t{1} << 36;
+  size_t used_ = 0, peak_ = 0, total_ = size_t{1} << 36;
 };
 
 inline Memory& memory() {

@@ -195,6 +195,8 @@ def install() -> None:
         "mem_get_info": lambda device=None: (device_free_bytes(), TOTAL_BYTES),
         "memory_allocated": lambda device=None: TOTAL_BYTES - device_free_bytes(),
         "memory_reserved": lambda device=None: TOTAL_BYTES - device_free_bytes(),
+        "max_memory_allocated": lambda _=None: device().standin_peak_bytes(),
+        "reset_peak_memory_stats": lambda _=None: device().standin_reset_peak(),
         "empty_cache": not_in_a_capture,
         "get_rng_state": lambda device=None: torch.get_rng_state(),  # it draws with the host's generator
         "set_rng_state": lambda state, device=None: torch.set_rng_state(state),
