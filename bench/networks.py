@@ -77,7 +77,8 @@ def image_for(network: Network, *, contiguous: bool, device: str = "cpu") -> tor
     return image.to(memory_format=memory_format_of(network, contiguous=contiguous))
 
 
-_FEW_IMAGES = 2
+_FEW = {1: 1, 2: 2, 3: 1}
+"""Images, of which small maps need two; and sequences and volumes, by their dimensions."""
 
 
 def workloads_of(
@@ -90,7 +91,7 @@ def workloads_of(
 ) -> list[Workload]:
     """The passes of a network's depthwise layers, each once, those with SiLU where it comes next and, with ``blocks``,
     those of the blocks around them. They are found with few images, since the batch changes nothing else."""
-    image = image_for(dataclasses.replace(network, batch=_FEW_IMAGES), contiguous=contiguous, device=device)
+    image = image_for(dataclasses.replace(network, batch=_FEW[network.dims]), contiguous=contiguous, device=device)
     model = network.make().train().to(device)
     model.to(memory_format=memory_format_of(network, contiguous=contiguous))  # type: ignore[call-overload]
     with mixed_precision(device, autocast):

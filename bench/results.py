@@ -14,7 +14,7 @@ import platform
 import re
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any, TypeVar
@@ -101,6 +101,11 @@ def write_results(name: str, *, target: Target, rows: list[dict[str, Any]], fold
             f"note: the machine was busy with other work in {contended} of {len(rows)} rows; measure again when quiet"
         )
     return path
+
+
+def counts(row: Mapping[str, Any]) -> bool:
+    """False of a row that failed, and of training steps some of whose passes were never raced: they say little."""
+    return "failed" not in row and not row.get("passes", {}).get("left")
 
 
 def read_results(path: Path, kind: type[T], *, way_out: str = "give files that a benchmark wrote") -> T:

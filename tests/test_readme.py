@@ -20,6 +20,7 @@ import torch
 
 from bench import parallel
 from bench.parallel_rank import CONVENTIONAL, DATA_PARALLELISM
+from bench.results import counts
 from bench.train import APART
 from dwconv import native
 from dwconv.problems.workload import PASSES, Workload
@@ -395,8 +396,14 @@ def _readme_rows(network: str) -> list[list[str]]:
 
 
 def steps_on_the_gpu() -> Iterator[Row]:
-    """Where no block runs as one, as many bytes are kept with blocks as without."""
+    """Where no block runs as one, as many bytes are kept with blocks as without. Rows that name their batch have cells
+    of their own."""
     for key, step in H200["steps"].items():
+        if not counts(step):
+            continue
+        if "batch" in step:
+            yield "docs/cuda.md", key.replace("timm:", ""), _cells_of_steps(step)
+            continue
         kept = step["kept_bytes"]
         has_blocks = kept.get("blocks", kept["plain"]) != kept["plain"]
         models = ["plain", "converted", *(["blocks"] if has_blocks else [])]
@@ -420,6 +427,29 @@ def steps_on_the_gpu() -> Iterator[Row]:
             assert rows == [[f"{step[each]['median']:.2f}" for each in ("ratio", "graphs")]]
             if has_blocks:
                 yield "README.md", f"of {network}, with fused blocks", [f"{each['median']:.2f}" for each in of_blocks]
+
+
+def _cells_of_steps(step: dict[str, Any]) -> list[str]:
+    """Of each kind, op by op, graphed or compiled: plain samples a second, times as fast converted and with blocks, and
+    the GiB of each; then the passes by dwconv."""
+    rates, peaks, ms = (step[each] for each in ("samples_per_s", "peak_bytes", "median_ms"))
+    cells = []
+    for way in [" + inductor"] if step["compiled"] else ["", " + graphs"]:
+        plain, *ours = (f"{name}{way}" for name in ("plain", "converted", "blocks"))
+        cells.append(f"{rates[plain]:,.0f}" if plain in ms else "")
+        cells += [f"{ms[plain] / ms[each]:.2f}" if {plain, each} <= ms.keys() else "" for each in ours]
+        cells.append(", ".join(f"{peaks[each] / 2**30:.1f}" for each in (plain, *ours) if each in ms))
+    ours = sum(count for name, count in step["layers"].items() if name.endswith(" dwconv"))
+    return [*cells, f"{ours} of {sum(step['layers'].values())}"]
+
+
+def test_cells_of_steps_are_of_each_way_to_run():
+    ms = {"plain": 20.0, "converted": 16.0, "plain + graphs": 10.0, "converted + graphs": 8.0, "blocks + graphs": 5.0}
+    step = {"median_ms": ms, "samples_per_s": {name: 256e3 / each for name, each in ms.items()}, "compiled": False,
+            "peak_bytes": dict.fromkeys(ms, 3 << 29), "layers": {"fprop dwconv": 2, "wgrad pytorch": 1}}  # fmt: skip
+    graphs = ["25,600", "1.25", "2.00", "1.5, 1.5, 1.5"]
+    assert _cells_of_steps(step) == ["12,800", "1.25", "", "1.5, 1.5", *graphs, "2 of 3"]
+    assert _cells_of_steps({**step, "compiled": True}) == ["", "", "", "", "2 of 3"], "none of them ran"
 
 
 def blocks_on_the_gpu() -> Iterator[Row]:

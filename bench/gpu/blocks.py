@@ -7,6 +7,7 @@ which run where the block is not fused.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import geometric_mean
@@ -35,9 +36,10 @@ _MOST_S = 60.0
 _TUNING_SHARE = 0.6
 """Of the time, for what is untuned."""
 _DTYPE: DType = "float16"
+_NETWORKS = tuple(dataclasses.replace(network, batch=64) for network in TRAINED)
 
 
-def blocks_stage(run: Run, *, networks: Sequence[Network] = TRAINED) -> Ended:
+def blocks_stage(run: Run, *, networks: Sequence[Network] = _NETWORKS) -> Ended:
     """The run fails if no block that was started could be raced."""
     blocks = _blocks_of(networks, device=run.target.kind)
     left = [blocks[key].workload for key in run.state.left("blocks", blocks)]
@@ -56,7 +58,7 @@ def blocks_stage(run: Run, *, networks: Sequence[Network] = TRAINED) -> Ended:
     return _ended(answers, len(blocks))
 
 
-def block_candidates(plan: Plan, *, networks: Sequence[Network] = TRAINED) -> Iterator[Candidate]:
+def block_candidates(plan: Plan, *, networks: Sequence[Network] = _NETWORKS) -> Iterator[Candidate]:
     """Of the passes that are raced before."""
     blocks = [
         block.workload

@@ -1,13 +1,13 @@
 """``python -m bench cuda [STAGE …]``: on a machine with a GPU, in stages, from first contact to training.
 
-    smoke ──► verify ──► host ───► tune ───► race ──────► blocks ───► train
-    a minute  every      µs of a   layers    dwconv and   as one and  steps of
-    of first  template,  call on   of        every other  one by      four
-    contact   type       the host  networks  in turns     one         networks
+    smoke ──► verify ──► host ───► tune ───► race ──────► blocks ───► train ────► depthwise
+    a minute  every      µs of a   layers    dwconv and   as one and  steps of    steps where
+    of first  template,  call on   of        every other  one by      four usual  depthwise
+    contact   type       the host  networks  in turns     one         networks    is the work
 
 Each stage can run alone. DIR/cuda.json holds every answer at once, the log beside it tuning's records; a stage run
 again continues where it stopped. Races, blocks and steps are also written as results of a benchmark. Results that ship
-for the device are not measured again, except steps, which depend on all records.
+for the device are not measured again without --again; steps some of whose passes were never raced do not count yet.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from bench.gpu.plan import Plan
 from bench.gpu.prepared import Prepared
 from bench.gpu.race import FIRST_S as RACE_S
 from bench.gpu.race import in_words, race_candidates, race_stage, worst_first
-from bench.gpu.run import Ended, Interrupted, Pace, Run, State, interrupted_after, say
+from bench.gpu.run import Answers, Ended, Interrupted, Pace, Run, State, interrupted_after, say
 from bench.gpu.smoke import MOST_S as SMOKE_MOST_S
 from bench.gpu.smoke import smoke_candidates, smoke_stage
 from bench.gpu.train import FIRST_S as TRAIN_S
-from bench.gpu.train import train_candidates, train_stage
+from bench.gpu.train import ROWS, depthwise_candidates, depthwise_stage, train_candidates, train_stage
 from bench.gpu.tune import BESIDE_S, LEAST_S, tune_candidates, tune_stage
 from bench.gpu.verify import in_words as in_words_of_verdict
 from bench.gpu.verify import verify_candidates, verify_stage
-from bench.results import FOLDER, read_results, write_results
+from bench.results import FOLDER, counts, read_results, write_results
 from dwconv import native
 from dwconv.commands.command_line import ArgumentParser, from_0, whole
 from dwconv.errors import DwconvError, one_line
@@ -74,7 +74,10 @@ STAGES = {
     "tune": GpuStage(run=tune_stage, candidates=tune_candidates, weight=9, first_s=LEAST_S + BESIDE_S),
     "race": GpuStage(run=race_stage, candidates=race_candidates, weight=7, first_s=RACE_S),
     "blocks": GpuStage(run=blocks_stage, candidates=block_candidates, weight=5, first_s=BLOCK_S, measures_calls=True),
-    "train": GpuStage(run=train_stage, candidates=train_candidates, weight=6, first_s=TRAIN_S, measures_calls=True),
+    "train": GpuStage(run=train_stage, candidates=train_candidates, weight=8, first_s=TRAIN_S, measures_calls=True),
+    "depthwise": GpuStage(
+        run=depthwise_stage, candidates=depthwise_candidates, weight=6, first_s=TRAIN_S, measures_calls=True
+    ),
 }
 
 
@@ -94,6 +97,7 @@ def command(argv: Sequence[str] | None) -> int:
     parser.add_argument("--seconds", type=from_0, default=480.0, help="for all stages together, default 480")
     parser.add_argument("--out", type=Path, default=Path("bench-cuda"), help="folder for the results")
     add_workload_arguments(parser)
+    parser.add_argument("--again", action="store_true", help="measure again what ships for this device")
     parser.add_argument("--one-process", action="store_true", help="smoke and verify run kernels in this process")
     parser.add_argument(
         "--prepared", type=Path, metavar="FOLDER", help=f"run the kernels that bench cuda {PREPARE} built: it is code"
@@ -104,13 +108,11 @@ def command(argv: Sequence[str] | None) -> int:
     target = parse_target("cuda")
     if any(STAGES[name].measures_calls for name in stages):
         native.soon()  # it is compiled beside the stages before
-    counts = with_both_gradients(dict.fromkeys(gpu_workloads(every=arguments.all), 1), target)
-    workloads = list(counts)[: arguments.first]
+    wanted = with_both_gradients(dict.fromkeys(gpu_workloads(every=arguments.all), 1), target)
+    workloads = list(wanted)[: arguments.first]
     state = State.open(arguments.out, device=target.device)
-    shipped = shipped_results(target)
-    state.take("host", shipped.get("host", {}))
-    for stage, rows in (("blocks", "blocks"), ("race", "rows")):
-        state.take(stage, {row["workload"]: row for row in shipped.get(rows, [])})
+    for stage, answers in _answers_in(shipped_results(target)).items():
+        state.take(stage, answers, again=arguments.again)
     records, own = (folder / f"{target.device}.jsonl" for folder in (shipped_log_folder(), arguments.out))
     if records.exists() and not own.exists():
         shutil.copy(records, own)
@@ -204,7 +206,7 @@ def _ended(name: str, run: Run, *, within_s: float) -> Ended:
 def _summary(ended: dict[str, Ended], state: State) -> str:
     lines = ["", f"summary, from {state.path}:"]
     for name, each in ended.items():
-        lines.append(f"  {name:7} {'FAILED: ' if each.failed else ''}{each.line}")
+        lines.append(f"  {name:9} {'FAILED: ' if each.failed else ''}{each.line}")
         if name == "race":
             lines += [f"    {key}: {in_words(answer)}" for key, answer in worst_first(state.of("race"))]
     return "\n".join(lines)
@@ -216,17 +218,33 @@ def shipped_results(target: Target) -> dict[str, Any]:
     return read_results(path, dict[str, Any]) if path.exists() else {}
 
 
+def _answers_in(shipped: dict[str, Any]) -> dict[str, Answers]:
+    """By stage and item, as a state has them."""
+    steps = shipped.get("steps", {})
+    return {
+        "host": shipped.get("host", {}),
+        "race": {row["workload"]: row for row in shipped.get("rows", [])},
+        "blocks": {row["workload"]: row for row in shipped.get("blocks", [])},
+        **{stage: {name: steps[name] for name in rows if name in steps} for stage, rows in ROWS.items()},
+    }
+
+
 def _write_results(state: State, target: Target) -> None:
     """Of all runs so far, if there are any."""
     rows = [{"workload": key, **answer} for key, answer in worst_first(state.of("race"))]
-    if not rows and not state.of("train") and not state.of("blocks"):
+    if not rows and not any(state.of(stage) for stage in ("blocks", *ROWS)):
         return
+    shipped = shipped_results(target)
+    steps = shipped.get("steps", {})
+    for name, row in [each for stage in ROWS for each in state.of(stage).items()]:
+        if counts(row) or not (name in steps and counts(steps[name])):
+            steps[name] = row
     verified = Counter(in_words_of_verdict(answer).partition(":")[0] for answer in state.of("verify").values())
     facts = {
-        "measured": state.of("limits").get("device"),
-        "verified": dict(verified),
+        "measured": state.of("limits").get("device") or shipped.get("measured"),
+        "verified": dict(verified) or shipped.get("verified", {}),
         "host": state.of("host"),
         "blocks": [{"workload": key, **answer} for key, answer in state.of("blocks").items()],
-        "steps": {**shipped_results(target).get("steps", {}), **state.of("train")},
+        "steps": steps,
     }
     write_results("cuda", target=target, rows=rows, folder=state.path.parent, **facts)

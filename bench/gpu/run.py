@@ -124,6 +124,7 @@ class State:
         self._device = device
         self._answers = answers
         self._given: set[tuple[str, str]] = set()  # in this run
+        self._old: set[tuple[str, str]] = set()  # taken from elsewhere, to be measured again
         self._written_s = float("-inf")
 
     @classmethod
@@ -143,17 +144,20 @@ class State:
         return self._answers.get(stage, {})
 
     def left(self, stage: str, items: Iterable[str]) -> list[str]:
-        """Items without an answer, then those that failed in an earlier run."""
+        """Items without an answer, then those that failed in an earlier run or are to be measured again."""
         known = self.of(stage)
         listed = list(items)
-        failed = [item for item in listed if item in known and has_failed(known[item])]
+        due = [item for item in listed if item in known and (has_failed(known[item]) or (stage, item) in self._old)]
         return [item for item in listed if item not in known] + [
-            item for item in failed if (stage, item) not in self._given
+            item for item in due if (stage, item) not in self._given
         ]
 
-    def take(self, stage: str, answers: Answers) -> None:
-        """Count answers that are known from elsewhere, where this state has none."""
+    def take(self, stage: str, answers: Answers, *, again: bool = False) -> None:
+        """Count answers that are known from elsewhere, where this state has none; with ``again`` only until they are
+        measured here."""
         self._answers[stage] = {**answers, **self.of(stage)}
+        if again:
+            self._old |= {(stage, item) for item, answer in answers.items() if self._answers[stage][item] == answer}
 
     def put(self, stage: str, item: str, answer: Any) -> None:
         """Keep an answer: on disk at once or, where many come in a row, at the latest with ``flush``."""

@@ -16,6 +16,7 @@ from dwconv.problems.workload import Workload
 from dwconv.records.database import Database
 from dwconv.schedules.template import Candidate
 from dwconv.tuner.race import race
+from dwconv.tuner.race_result import RaceResult
 from dwconv.tuner.search.search_loop import SearchPlan, tune_workload
 from dwconv.tuner.search.search_result import Budget, Stop, TuningResult
 
@@ -46,15 +47,16 @@ def tune_candidates(plan: Plan) -> Iterator[Candidate]:
         yield from plan.starts(workload)
 
 
-def race_untuned(workloads: Iterable[Workload], run: Run, *, stage: str, seconds: float) -> None:
+def race_untuned(workloads: Iterable[Workload], run: Run, *, stage: str, seconds: float) -> RaceResult:
     """Time the likely configurations of each workload of which nothing is known, beside PyTorch's op, as
-    ``dwconv.convert`` does; after ``seconds`` none begins."""
+    ``dwconv.convert`` does; after ``seconds`` none begins. The result says what is left."""
     known = Database.load([run.log.path])
     workers_of_race = WorkerProcesses(run.target, jobs=run.jobs, build=BUILD_FOR_RACE)
     with run.prepared_first(workers_of_race) as workers:  # they start with the first comparison
         counts = dict.fromkeys(workloads, 1)
         raced = race(counts, run.target, log=run.log, seconds=seconds, known=known, workers=workers)
     say(stage, f"{raced}{f'; {raced.problem}' if raced.problem else ''}")
+    return raced
 
 
 def tune_all(workloads: Sequence[Workload], run: Run) -> None:

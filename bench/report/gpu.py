@@ -12,7 +12,7 @@ import msgspec
 
 from bench.cases import CPU_LAYERS, GPU_LAYERS
 from bench.report.files import Above0, BlockRow, LayerResult, ResultFile, StepRow
-from bench.results import UnreadableResults
+from bench.results import UnreadableResults, counts
 from dwconv.problems.workload import DTYPES, LAYOUTS
 
 _WORKLOAD = re.compile(
@@ -57,9 +57,11 @@ def _parts(found: ResultFile) -> list[ResultFile]:
             msgspec.convert(block, type=BlockRow)
         )
     for key, step in (found.steps or {}).items():
-        network, _, dtype = key.rpartition(" ")
-        named = {**step, "network": network, "allocator": ""}
-        steps[f"cuda-train-{dtype}"].append(msgspec.convert(named, type=StepRow))
+        if counts(step):
+            network, _, dtype = key.rpartition(" ")  # of results without fields for these
+            way = f"batch {step['batch']}{', compiled' * step['compiled']}" if "batch" in step else ""
+            named = {"network": network, "dtype": dtype, **step, "allocator": way}
+            steps[f"cuda-train-{named['dtype']}"].append(msgspec.convert(named, type=StepRow))
     every = {"layer_rows": layers, "block_rows": blocks, "step_rows": steps}
     return [
         msgspec.structs.replace(found, benchmark=name, **{kind: rows})

@@ -5,9 +5,11 @@ from __future__ import annotations
 import time
 from functools import partial
 
+import torch
+
 from bench.models import Network
 from bench.rows_and_volumes import X3D, Mamba, MedNeXt
-from tests.models import TinyNet
+from tests.models import OneBlock, TinyNet
 
 TINY = Network(name="Tiny", make=TinyNet, batch=3, sample=(3, 12, 12))
 VIDEO = Network(name="Video", make=partial(X3D, channels=(8, 16), blocks=(1, 2)), batch=2, sample=(3, 3, 12, 12))
@@ -24,3 +26,15 @@ class Tardy(TinyNet):
 
 
 TARDY = Network(name="Tardy", make=Tardy, batch=2, sample=(3, 12, 12))
+
+
+class Spacious(OneBlock):
+    """Two images fill the memory of the device."""
+
+    def forward(self, x):
+        if len(x) > 2:
+            raise torch.OutOfMemoryError(f"CUDA out of memory. Tried to allocate {x.nbytes} bytes.")
+        return super().forward(x)
+
+
+SPACIOUS = Network(name="Spacious", make=Spacious, batch=8, sample=(3, 12, 12))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import json
 import time
@@ -13,6 +14,7 @@ from bench.__main__ import main
 from bench.cases import GPU_LAYERS, OWN, gpu_workloads, odd_workloads
 from bench.gpu import cuda
 from bench.gpu.run import FILE, Ended
+from bench.gpu.train import ROWS
 from dwconv.errors import BuildError
 from dwconv.problems.target import parse_target
 from dwconv.problems.workload import BLOCK_PASSES, DTYPES, LAYOUTS, PASSES
@@ -56,7 +58,7 @@ def test_without_a_gpu_it_refuses_in_one_line(capsys, tmp_path):
 @pytest.mark.parametrize(
     ("options", "named"),
     [
-        (["speed"], "stage speed is unknown; use smoke, verify, host, tune, race, blocks, train"),
+        (["speed"], "stage speed is unknown; use smoke, verify, host, tune, race, blocks, train, depthwise"),
         (["--seconds", "nan"], "nan is not a number of 0 or more"),
         (["--first", "0"], "0 is not a whole number of at least 1"),
     ],
@@ -72,7 +74,7 @@ def test_all_stages_run_in_their_order_and_end_with_a_line_and_a_summary(gpu, tm
     assert bench(tmp_path) == 0
     run, _, summary = capsys.readouterr().out.partition("\nsummary, ")
     assert [line.split()[0] for line in run.splitlines() if line.endswith("fine")] == [
-        "[smoke]", "[verify]", "[host]", "[tune]", "[race]", "[blocks]", "[train]",
+        "[smoke]", "[verify]", "[host]", "[tune]", "[race]", "[blocks]", "[train]", "[depthwise]",
     ]  # fmt: skip
     assert [line.split() for line in summary.splitlines()[1:]] == [[name, "fine"] for name in cuda.STAGES]
     assert json.loads((tmp_path / FILE).read_text())["device"] == TARGET.device
@@ -138,6 +140,52 @@ def test_stages_take_kernels_of_a_folder_and_say_how_many(gpu, tmp_path, capsys)
     assert f"[verify] 0 kernels came from {tmp_path / 'none'}, 0 were compiled" in out and not taken[0].names
 
 
+def row(name, **more):
+    return {name: {"median_ms": {"plain": 2.0}, "passes": {"of": 3, "left": []}, **more}}
+
+
+FIRST, SECOND, *_ = ROWS["train"]
+(HEAVY, *_) = ROWS["depthwise"]
+LACKS = {"passes": {"of": 3, "left": ["wgrad"]}}
+
+
+def test_steps_that_ship_are_not_measured_again_unless_they_lack_passes_or_it_is_asked_for(gpu, tmp_path, monkeypatch):
+    shipped = {"steps": {"MobileNetV2 float16": {}, **row(FIRST), **row(SECOND, **LACKS), **row(HEAVY)}}
+    monkeypatch.setattr(cuda, "shipped_results", lambda target: copy.deepcopy(shipped))
+    seen = {}
+    for name in ROWS:
+        gpu(name, lambda run, name=name: seen.update({name: run.state}) or Ended(line="fine"))
+    assert bench(tmp_path / "a", *ROWS) == 0
+    assert (list(seen["train"].of("train")), list(seen["train"].of("depthwise"))) == ([FIRST, SECOND], [HEAVY])
+    assert FIRST not in seen["train"].left("train", ROWS["train"])
+    assert bench(tmp_path / "b", *ROWS, "--again") == 0
+    assert FIRST in seen["train"].left("train", ROWS["train"]) and HEAVY in seen["train"].left("depthwise", [HEAVY])
+    seen["train"].put("train", FIRST, row(FIRST, again=True)[FIRST])
+    seen["train"].flush()
+    assert bench(tmp_path / "b", *ROWS, "--again") == 0
+    assert FIRST not in seen["train"].left("train", ROWS["train"]), "measured again before"
+
+
+def test_results_keep_the_rows_that_count(gpu, tmp_path, monkeypatch):
+    shipped = {"steps": {"MobileNetV2 float16": {"ratio": 1}, **row(FIRST, shipped=True), **row(SECOND, **LACKS)}}
+    shipped |= {"verified": {"right": 7}, "measured": {"launch_us": 2.0}}
+    monkeypatch.setattr(cuda, "shipped_results", lambda target: copy.deepcopy(shipped))
+
+    def measured(run):
+        run.state.put("train", FIRST, {"failed": "it hangs"})
+        run.state.put("train", SECOND, row(SECOND, new=True)[SECOND])
+        return Ended(line="fine")
+
+    gpu("train", measured)
+    gpu("depthwise", lambda run: run.state.put("depthwise", HEAVY, row(HEAVY, **LACKS)[HEAVY]) or Ended(line="fine"))
+    assert bench(tmp_path, *ROWS) == 0
+    (written,) = (json.loads(path.read_text()) for path in tmp_path.glob("cuda-*.json"))
+    steps = written["steps"]
+    assert steps.keys() == {"MobileNetV2 float16", FIRST, SECOND, HEAVY}
+    assert steps[FIRST]["shipped"] and steps[SECOND]["new"] and steps[HEAVY]["passes"]["left"] == ["wgrad"]
+    assert written["verified"] == {"right": 7} and written["measured"] == {"launch_us": 2.0}, "of the run that shipped"
+
+
 @pytest.mark.parametrize("error", [BuildError("no way"), RuntimeError("no way\nsecond line")])
 def test_a_stage_that_cannot_run_is_reported_and_the_others_run(gpu, tmp_path, capsys, error):
     gpu("smoke", raising(error))
@@ -158,7 +206,7 @@ def test_ctrl_c_ends_with_what_is_known(gpu, tmp_path, capsys):
     gpu("tune", raising(KeyboardInterrupt()))
     assert bench(tmp_path) == 130
     out, err = capsys.readouterr()
-    assert "verify  fine" in out.partition("summary, ")[2] and "race" not in out
+    assert "verify    fine" in out.partition("summary, ")[2] and "race" not in out
     assert err == "interrupted\n"
 
 

@@ -57,6 +57,19 @@ def test_it_goes_on_where_it_stopped(tmp_path):
     assert again.of("tune")["a"] == {"trials": 3} and again.left("tune", ["a", "c"]) == []
 
 
+def test_what_ships_is_measured_again_once_if_it_is_asked_for(tmp_path):
+    shipped = {"a": {"trials": 3}, "b": {"trials": 4}}
+    state = State.open(tmp_path, device=DEVICE)
+    state.take("tune", shipped, again=True)
+    assert state.left("tune", ["a", "b", "c"]) == ["c", "a", "b"] and state.of("tune") == shipped
+    state.put("tune", "a", {"trials": 5})
+    assert state.left("tune", ["a", "b"]) == ["b"]
+    state.flush()
+    later = State.open(tmp_path, device=DEVICE)
+    later.take("tune", shipped, again=True)
+    assert later.left("tune", ["a", "b"]) == ["b"] and later.of("tune")["a"] == {"trials": 5}
+
+
 @pytest.mark.parametrize(
     ("text", "why"),
     [

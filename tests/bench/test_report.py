@@ -219,6 +219,20 @@ def test_results_of_a_gpu_are_layers_blocks_and_steps(made_up):
     assert "Net; cuda, train, bfloat16 on made-up-cpu-2t" in with_profile
 
 
+def test_steps_of_a_gpu_name_their_batch_and_those_that_do_not_count_are_left_out(made_up):
+    of = {"network": "Net", "dtype": "float16", "batch": 128, "passes": {"of": 2, "left": []}}
+    steps = {
+        "Net float16 batch 256": {**step_row(), **of, "compiled": False},
+        "Net float16 batch 256 compiled": {**step_row(), **of, "compiled": True},
+        "Other float16 batch 256": {**step_row(), **of, "compiled": False, "passes": {"of": 2, "left": ["wgrad"]}},
+        "Third float16 batch 256": {"failed": "it hangs", "network": "Third", "dtype": "float16", "batch": 256},
+    }
+    (found,) = parts(made_up(steps=steps, benchmark="cuda"))
+    assert found.title == "cuda, train, float16"
+    names = dict.fromkeys(contest.name for contest in result_files.of_all([found]))
+    assert list(names) == ["Net, batch 128", "Net, batch 128, compiled"]
+
+
 def test_losses_come_first_and_all_of_them(made_up):
     ratios = [0.91, 3.0, 0.42, *(1 + place / 10 for place in range(1, 12))]
     file = made_up(*(layer_row(f"Net {place + 8}×9² k3", ratio=ratio) for place, ratio in enumerate(ratios)))

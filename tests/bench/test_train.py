@@ -1,9 +1,8 @@
-"""bench train and the stage train of bench cuda: what is compared, what is written, and how a step is taken apart."""
+"""bench train: what is compared, what is written, and how a step is taken apart."""
 
 from __future__ import annotations
 
 import copy
-import dataclasses
 import json
 import time
 
@@ -14,8 +13,6 @@ from torch import nn
 import dwconv
 from bench import networks, process, train
 from bench.__main__ import main
-from bench.gpu import train as gpu_train
-from bench.gpu.run import Pace
 from bench.launched import why_misnamed
 from bench.networks import network_of, where_layers_run
 from bench.rows_and_volumes import MedNeXtUNet
@@ -24,7 +21,6 @@ from dwconv.errors import WorkerDied, WorkerTimeout
 from dwconv.measure.clock.timing import Lap
 from dwconv.measure.step_share import ratio_at_most
 from tests import forked
-from tests.bench.gpu_runs import run_of
 from tests.bench.small_networks import TINY
 from tests.planted_records import plant, workload_of
 
@@ -231,6 +227,8 @@ def test_a_race_that_dies_or_runs_other_kernels_costs_its_own_row(trained_here):
     code, (written,), (out, _), _ = trained_here(figures_of(8.0), WorkerDied("it ended with code 1"))
     assert code == 0 and written["rows"][1]["failed"] == "it ended with code 1" and "failed 1" in out
     assert trained_here(WorkerDied("boom"), WorkerDied("boom"))[0] != 0
+    code, (written,), *_ = trained_here({"out_of_memory": "no memory"}, figures_of(8.0))
+    assert code == 0 and written["rows"][0]["failed"] == "no memory"
     misnamed = {"converted": "dwconv's kernels ran fprop 0 of 3 times"}
     code, (written,), *_ = trained_here({**figures_of(8.0), "misnamed": misnamed}, figures_of(8.0))
     assert code == 0 and written["rows"][0]["failed"] == "converted: dwconv's kernels ran fprop 0 of 3 times"
@@ -250,73 +248,6 @@ def test_results_of_other_kinds_have_other_names(monkeypatch, options, name):
     monkeypatch.setattr(train, "raced", lambda *of, **how: {**figures_of(8.0), "layers": {}, "loss_difference": {}})
     monkeypatch.setattr(train, "write_results", lambda name, **facts: seen.append(name))
     assert main(["train", "--seconds", "0", *options.split()]) == 0 and seen == [name]
-
-
-# -- the stage train of bench cuda -----------------------------------------------------------------------------------
-
-FIGURES = {
-    "median_ms": {"plain": 22.0, "converted": 20.0},
-    "ratio": {"median": 1.1, "quartiles": [1.05, 1.15], "at_most": 1.3},
-    "layers": {"fprop dwconv": 2, "wgrad pytorch": 1},
-    "loss_difference": {"converted": 1e-3, "rounded": 2e-3},
-}
-
-
-@pytest.fixture
-def trained(tmp_path, monkeypatch):
-    def train_networks(*answers, pace=None):
-        asked, tuned, plan = [], [], list(answers)
-
-        def raced(network, how, *, environment, timeout_s):
-            asked.append((network.name, how, environment["DWCONV_TUNING_LOGS"], timeout_s))
-            found = plan.pop(0)
-            if isinstance(found, Exception):
-                raise found
-            return found
-
-        monkeypatch.setattr(gpu_train, "raced", raced)
-        raced_first = lambda workloads, run, stage, seconds: tuned.append((workloads, seconds))  # noqa: E731
-        monkeypatch.setattr(gpu_train, "race_untuned", raced_first)
-        run = run_of(tmp_path, pace=pace)
-        two = [dataclasses.replace(TINY, name=name) for name in "AB"]
-        ended = gpu_train.train_stage(run, networks=two, types=("float16",))
-        run.state.flush()
-        return ended, asked, tuned, run
-
-    return train_networks
-
-
-def test_two_networks_are_trained_in_mixed_precision_each_bounded(trained):
-    ended, asked, ((workloads, seconds), *_), run = trained(FIGURES, FIGURES, FIGURES)
-    assert [name for name, *_ in asked] == ["A", "B", "A"] and not ended.failed
-    for (_, how, logs, timeout_s), compiled in zip(asked, (False, False, True), strict=True):
-        assert (how["device"], how["autocast"], how["blocks"]) == ("cpu", "float16", True)
-        assert logs == str(run.log.path) and 0 < timeout_s <= 300
-        assert (how["compile"], how["graphs"]) == (compiled, not compiled)
-    assert "A float16 20.0 ms, 1.10 times as fast (1.05 to 1.15, at most 1.30), 2 of 3 passes by dwconv" in ended.line
-    assert {workload.dtype for workload in workloads} == {"float16"} and len(workloads) > 9
-    assert 0 < seconds <= 300 <= run.pace.left_s
-    ended, asked, *_ = trained()
-    assert asked == [] and ended.line.startswith("A float16 20.0 ms"), "it goes on where it stopped"
-
-
-def test_training_that_does_not_fit_is_not_begun(trained):
-    ended, asked, *_ = trained(pace=Pace(10, first_s=20))
-    assert asked == [] and ended.line == "no network was trained; time is up, 3 of 3 left" and not ended.failed
-
-
-def test_a_network_that_fails_is_reported_and_the_next_is_trained(trained):
-    died = WorkerDied("training A: it ended with code 1")
-    ended, asked, *_ = trained(died, died, FIGURES, died)
-    assert len(asked) == 4 and "A float16 failed: training A: it ended with code 1; B" in ended.line
-    assert not ended.failed
-    assert (asked[0][1]["graphs"], "graphs" in asked[1][1]) == (True, False), "a capture may break a process"
-
-
-def test_the_run_fails_if_no_network_ran_the_kernels_that_its_row_names(trained):
-    misnamed = {"converted": "dwconv's kernels ran fprop 0 of 2 times"}
-    ended, *_ = trained(*[{**FIGURES, "misnamed": misnamed}] * 3)
-    assert ended.failed and "A float16 failed: converted: dwconv's kernels ran fprop 0 of 2 times; B" in ended.line
 
 
 # -- what a step is spent on -------------------------------------------------------------------------------------------

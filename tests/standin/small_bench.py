@@ -21,7 +21,7 @@ from bench.gpu.prepared import Prepared, PreparedFolder
 from bench.gpu.race import race_stage
 from bench.gpu.run import Pace, State
 from bench.gpu.smoke import smoke_stage
-from bench.gpu.train import train_candidates, train_stage
+from bench.gpu.train import rows_of, train_candidates, train_stage
 from bench.models import Network
 from dwconv.problems.target import CudaTarget, parse_target
 from dwconv.records.database import Database
@@ -40,17 +40,21 @@ WITH_BLOCK = Network(name="tests.models:OneBlock", make=OneBlock, batch=2, sampl
 def stages() -> dict[str, cuda.GpuStage]:
     """Stages with so little time that only the first item of each runs."""
     sizes = MeasureLimits(memory_bytes=1 << 20, small_bytes=1 << 14, product=64)
+    rows = rows_of([NETWORK], ["float16"], compiled=False)
+    of_block = rows_of([WITH_BLOCK], ["bfloat16"], compiled=False)
     small = {
         "smoke": partial(smoke_stage, sizes=sizes),
         "race": partial(race_stage, sizes=sizes),
         "host": partial(host_stage, batch=1, size=4, rounds=1),
         "blocks": partial(blocks_stage, networks=[WITH_BLOCK]),
-        "train": partial(train_stage, networks=[NETWORK], types=("float16",), steps=2, compiled=False),
+        "train": partial(train_stage, rows=rows, steps=2),
+        "depthwise": partial(train_stage, stage="depthwise", rows=of_block, steps=2),
     }
     candidates = {
         "host": partial(host_candidates, batch=1, size=4),
         "blocks": partial(block_candidates, networks=[WITH_BLOCK]),
-        "train": partial(train_candidates, networks=[NETWORK], types=("float16",)),
+        "train": partial(train_candidates, rows=rows),
+        "depthwise": partial(train_candidates, stage="depthwise", rows=of_block),
     }
     return {
         name: dataclasses.replace(

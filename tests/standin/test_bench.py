@@ -26,14 +26,26 @@ def test_every_stage_shows_something(on_stand_in: OnStandIn, tmp_path: Path) -> 
     summary = done.stdout.partition("\nsummary, ")[2]
     for told in (
         "16 of 16 templates and types right", "2 of 2 workloads tuned", "2 of 2 tuned workloads raced; warm",
-        " passes by dwconv, losses apart ",
+        " passes by dwconv, losses apart ", " passes raced, a second: plain ", "GiB at most: plain ",
     ):  # fmt: skip
         assert told in summary, done.stdout
     answers = json.loads((tmp_path / "out" / FILE).read_text())["answers"]
     assert {*STAGES, "limits"} <= set(answers)
     assert set(answers["limits"]["device"]) >= {"memory_gb_per_s", "launch_us", "clock_ghz", "cache_bytes"}
     (results,) = (tmp_path / "out").glob("cuda-*.json")
-    assert all(row["dwconv_us"] > 0 for row in json.loads(results.read_text())["rows"])
+    written = json.loads(results.read_text())
+    assert all(row["dwconv_us"] > 0 for row in written["rows"])
+    graphs = {"plain + graphs", "converted + graphs"}
+    assert {name: row["batch"] for name, row in written["steps"].items()} == {
+        "tests.models:OneLayer float16 batch 2": 2, "tests.models:OneBlock bfloat16 batch 2": 2,
+    }  # fmt: skip
+    for row in written["steps"].values():
+        assert row["passes"]["of"] > 3 and row["passes"]["left"] == [], "a row counts if every pass was raced"
+        ways = {"plain", "plain again", "converted", *graphs} | {*row.get("blocks", {})}
+        assert ways <= row["samples_per_s"].keys() == row["peak_bytes"].keys()
+        assert min(row["samples_per_s"].values()) > 0 and min(row["peak_bytes"].values()) > 0
+    blocks = written["steps"]["tests.models:OneBlock bfloat16 batch 2"]
+    assert {"blocks", "blocks + graphs"} <= blocks["peak_bytes"].keys()
 
 
 @pytest.fixture
@@ -85,4 +97,4 @@ def test_every_stage_finds_what_was_built_for_it_elsewhere(
     assert done.returncode == 0, done.stdout + done.stderr
     for stage in stages:
         (told,) = re.findall(rf"\[{stage}\] (\d+) kernels came from .*, (\d+) were compiled", done.stdout)
-        assert int(told[1]) <= (stage in ("race", "blocks", "train")), done.stdout
+        assert int(told[1]) <= (stage in ("race", "blocks", "train", "depthwise")), done.stdout
