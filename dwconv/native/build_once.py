@@ -118,7 +118,7 @@ def made_once(
         if failure := _failure(path):
             raise BuildError(failure)
         _log.warning("dwconv: compiling %s%s: about half a minute, once", _WHAT, where)
-        left_s = deadline - time.monotonic()
+        left_s = max(0.0, deadline - time.monotonic())
         return _by_another_process(path, build, limit_s=left_s, in_background=in_background, lock=lock)
     finally:
         lock.close()  # the process that makes it still has it
@@ -179,7 +179,11 @@ def _by_another_process(
             start_new_session=True, pass_fds=[lock.number] if lock else [],
         )  # fmt: skip
         try:
-            output, _ = process.communicate(json.dumps(request).encode(), timeout=max(0.0, limit_s))
+            assert process.stdin is not None
+            with contextlib.suppress(BrokenPipeError), process.stdin as given:  # also where no time is left: it goes on
+                given.write(json.dumps(request).encode())
+            process.stdin = None
+            output, _ = process.communicate(timeout=limit_s)
         except BaseException as error:  # ctrl-C, too
             process.returncode = 0  # Python would warn of a child that still runs
             if isinstance(error, subprocess.TimeoutExpired):
