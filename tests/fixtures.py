@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
+import random
 import subprocess
 import sys
 import warnings
@@ -13,6 +14,7 @@ from hashlib import sha256
 from importlib import import_module
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -83,6 +85,25 @@ def workers_are_forked() -> Iterator[None]:
 def started_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     """Worker processes start as the product starts them."""
     monkeypatch.setattr(started_process, "subprocess", subprocess)
+
+
+def draw_anew() -> None:
+    """Random numbers are the same from now on, whatever was drawn before."""
+    random.seed(0)
+    np.random.seed(0)
+    torch.default_generator.manual_seed(0)  # ``torch.manual_seed`` formats a traceback, for GPUs
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    """What fixtures draw depends on no test before, nor on the order of tests."""
+    draw_anew()
+
+
+@pytest.fixture(autouse=True)
+def drawn_alike() -> None:
+    """Nor does what a test draws depend on whether it is the first that has a fixture of its module."""
+    draw_anew()
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -30,7 +30,7 @@ from tests import forked
 ROOT = Path(__file__).resolve().parents[2]
 ENDS_WITHIN_S = 1200
 """On a busy machine, too: only what hangs takes longer."""
-ANSWERS_WITHIN_S = 300.0
+ANSWERS_WITHIN_S = 1200.0
 needs_gloo = pytest.mark.skipif(
     not dist.is_available() or not dist.is_gloo_available(), reason="PyTorch was built without gloo"
 )
@@ -58,7 +58,7 @@ def environment(store: dist.TCPStore | None = None, *, rank: int = 0, world: int
 
 def new_store() -> dist.TCPStore:
     """It is there already when the ranks come."""
-    return dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False, timeout=timedelta(seconds=60))
+    return dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False, timeout=timedelta(seconds=600))
 
 
 @contextmanager
@@ -143,6 +143,7 @@ def _serve(rank: int, world: int, port: int, pipe: Connection, environment: dict
     dist.init_process_group("gloo", store=store, rank=rank, world_size=world, timeout=limit)
     while True:
         function, args = pipe.recv()
+        torch.manual_seed(0)  # whatever ran before
         try:
             answer = function(*args), None
         except Exception:  # noqa: BLE001  raised in the test
