@@ -7,6 +7,7 @@ import os
 import pytest
 
 from bench.gpu import race as race_module
+from bench.gpu import worker as gpu_worker
 from bench.gpu.limits import MeasureLimits, as_limits
 from bench.gpu.race import GpuRacer, answer_of, in_words, race_stage, worst_first
 from bench.gpu.run import Pace
@@ -14,11 +15,13 @@ from bench.gpu.worker import GpuFailure, GpuWorker, Refused
 from bench.race import Race, Raced
 from dwconv.errors import WorkerCannotStart
 from dwconv.measure.clock.timing import Effort, Taken
+from dwconv.measure.processes import process as process_module
 from dwconv.measure.requests import MeasureSetup
 from dwconv.records.record import Measurement
 from dwconv.schedules.template import Candidate, templates_for
 from tests.bench.gpu_runs import TARGET, StillClock, artifact, faults, run_of, workload
 from tests.planted_records import record_of
+from tests.waiting import time_is_up_once
 
 SIZES = MeasureLimits(memory_bytes=1 << 12, small_bytes=1 << 10, product=8)
 PROBLEM = workload()
@@ -224,10 +227,14 @@ def test_a_refusal_keeps_its_process(worker, notes):
     assert worker.ask("answer", timeout_s=20)["pid"] == pid and asked(notes).count("refuse") == 1
 
 
-def test_a_hang_ends_and_is_not_tried_again_where_there_is_no_time(worker, notes):
+def test_a_hang_ends_and_is_not_tried_again_where_there_is_no_time(worker, notes, monkeypatch):
+    """Its time is up once it hangs."""
+    monkeypatch.setattr(gpu_worker, "_LEAST_S", 600.0)
     worker.ask("answer", timeout_s=20)
+    for module in (gpu_worker, process_module):
+        time_is_up_once(lambda: "hang" in asked(notes), monkeypatch=monkeypatch, of=module)
     with pytest.raises(GpuFailure, match="no answer after"):
-        worker.ask("hang", timeout_s=0.3, within_s=0.2)
+        worker.ask("hang", timeout_s=600, within_s=0.2)
     assert asked(notes).count("hang") == 1
     with pytest.raises(GpuFailure):
         worker.ask("break", timeout_s=20, within_s=0.2)

@@ -28,6 +28,11 @@ def first_time(mark):
     return True
 
 
+def wait_for(path):
+    while not Path(path).exists():
+        time.sleep(0.01)
+
+
 class Faulty:
     """Does the deed that each request names."""
 
@@ -74,7 +79,8 @@ class Faulty:
         sys.exit(5)
 
     def take_a_while(self):
-        time.sleep(0.3)
+        """Until the file that the setup names is there."""
+        wait_for(self.setup)
         return "a while"
 
     def hang(self):
@@ -179,13 +185,17 @@ class Faulty:
 
 
 class Sleeper:
-    """Sleeps for as many seconds as the request says, and answers; negative: dies."""
+    """Sleeps for as many seconds as the request says, or until the file that it names is there, and answers; negative:
+    dies."""
 
     def __init__(self, setup):
         pass
 
-    def __call__(self, seconds):
-        if seconds < 0:
+    def __call__(self, until):
+        if isinstance(until, str):
+            wait_for(until)
+        elif until < 0:
             os.kill(os.getpid(), signal.SIGKILL)
-        time.sleep(seconds)
-        return (seconds, os.getpid())
+        else:
+            time.sleep(until)
+        return (until, os.getpid())

