@@ -121,7 +121,7 @@ def test_a_full_disk_leaves_whole_lines_and_says_so(tmp_path):
         path,
         2 * (len(LINE) + 1) + len(LINE) // 2,
     )
-    said, _ = full.communicate(timeout=300)
+    said, _ = full.communicate(timeout=1200)
     assert full.returncode == 0
     assert said.count("\n") == 1
     assert said.startswith(f"log={path}")
@@ -190,7 +190,7 @@ def test_a_writer_that_waits_says_so_once(lock, monkeypatch, capsys):
         assert eventually(lambda times=times: len(said) == times)
         assert writer.is_alive(), "it goes on waiting"
         lock.release()
-        writer.join(60)
+        writer.join(600)
     assert log.load().records == [RECORD, RECORD]
     (line,) = capsys.readouterr().err.splitlines()
     assert (
@@ -210,7 +210,7 @@ def test_a_log_that_is_replaced_while_a_writer_waits_is_the_one_written(lock, mo
     other.append(RECORD)
     other.path.replace(lock.path)
     lock.release()
-    writer.join(60)
+    writer.join(600)
     assert log.load().records == [RECORD, RECORD]
 
 
@@ -237,7 +237,7 @@ def test_threads_that_share_a_log_write_into_no_other_file(tmp_path):
     with ThreadPoolExecutor(8) as writers:
         list(writers.map(write, "abcdefgh"))
     over.set()
-    opener.join(60)
+    opener.join(600)
     loaded = log.load()
     assert loaded.damaged == 0
     for name in "abcdefgh":
@@ -267,10 +267,10 @@ def test_a_thread_has_the_file_to_itself(tmp_path):
     other, log._turn = threading.Thread(target=take), Turn()
     with log.locked():
         other.start()
-        assert waits.wait(60)
+        assert waits.wait(600)
         assert not has_it.is_set()
         log.append(RECORD)
-    other.join(60)
+    other.join(600)
     assert has_it.is_set() and log.load().records == [RECORD]
 
 
@@ -283,7 +283,7 @@ def forked(act):
     if child == 0:
         status = 1
         try:
-            signal.alarm(60)
+            signal.alarm(600)
             status = act() or 0
         finally:
             os._exit(status)
@@ -297,19 +297,19 @@ def test_a_child_that_is_forked_while_a_thread_writes_writes_too(tmp_path):
     def write():
         with log.locked():
             inside.set()
-            go.wait(60)
+            go.wait(600)
             log.append(RECORD)
 
     writer = threading.Thread(target=write)
     writer.start()
-    assert inside.wait(60)
+    assert inside.wait(600)
     child = os.fork()
     if child == 0:
-        signal.alarm(60)  # it waits for its parent, as another process does, but not for a thread that it does not have
+        signal.alarm(600)  # it waits for its parent, as another process does, but not for a thread that it has not
         log.append(RECORD)
         os._exit(0)
     go.set()
-    writer.join(60)
+    writer.join(600)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     log.append(RECORD)
     assert (log.load().records, log.load().damaged) == ([RECORD] * 3, 0)
@@ -342,6 +342,6 @@ def test_parent_and_children_append_to_one_log(tmp_path):
     writer = threading.Thread(target=write)
     writer.start()
     statuses = [forked(write) for _ in range(3)]
-    writer.join(60)
+    writer.join(600)
     assert statuses == [0, 0, 0]
     assert (len(log.load().records), log.load().damaged) == (80, 0)

@@ -19,7 +19,9 @@ TUNE = (*SHAPE, "--passes", "fprop", "--trials", "8")
 
 @pytest.fixture
 def team(monkeypatch, tmp_path):
-    """The folder of a team, on one of whose machines this is."""
+    """The folder of a team, on one of whose machines this is. That may be busy."""
+    for name in ("SHARED_READ_TIMEOUT_S", "SHARED_WRITE_TIMEOUT_S"):
+        monkeypatch.setattr(settings, name, 600.0)
     monkeypatch.setenv("DWCONV_SHARED_RECORDS", str(tmp_path / "team"))
     (tmp_path / "team").mkdir()
     monkeypatch.setenv("DWCONV_CACHE", str(tmp_path / "cache"))
