@@ -48,7 +48,7 @@ _READ_LATE = (
     "PYTHONPATH", "TMPDIR", "HOME", "PATH", "CXX", "CC", "PWD", "OLDPWD", "COLUMNS", "NO_COLOR", "FORCE_COLOR", "_",
 )  # fmt: skip
 """Beginnings of the names of variables that change nothing of what is imported."""
-_PATIENCE_S, _IDLE_S, _LONGEST = 300.0, 600.0, 100
+_PATIENCE_S, _IDLE_S, _LONGEST = 1200.0, 600.0, 100
 
 
 def shim(*, preload: str = WORKERS) -> SimpleNamespace:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,8 @@ from dwconv.system import forks
 
 both_ways = pytest.mark.parametrize("way", ["compiled", "interpreted"], indirect=True)
 _soon = native.soon
+PATIENCE_S = 1800.0
+"""It takes half a minute of a core, of which a busy machine leaves little."""
 
 
 def needs_native() -> None:
@@ -18,12 +21,17 @@ def needs_native() -> None:
     compiler = settings.cpp_compiler()
     if compiler is None or shutil.which(compiler) is None:
         pytest.skip(f"there is no C++ compiler {compiler}")
-    assert native.native() is not None, native.why_not
+    assert compiled_way() is not None, native.why_not
+
+
+def compiled_way() -> Any | None:
+    """The compiled way, as soon as it is there; None where nothing compiles."""
+    return native.native(limit_s=PATIENCE_S)
 
 
 def wait_for_native(monkeypatch: pytest.MonkeyPatch) -> None:
     """A call waits until the compiled way is there: what a test sees must not depend on when that is."""
-    monkeypatch.setattr(native, "soon", lambda: native.native())
+    monkeypatch.setattr(native, "soon", compiled_way)
 
 
 def go_through_python(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -125,5 +125,7 @@ def test_a_worker_builds_a_kernel_and_it_is_loaded(locale, tmp_path):
         b"PYTHONUTF8": b"0", b"PYTHONCOERCECLOCALE": b"0", b"LC_ALL": locale.encode(), b"PYTHONPATH": os.fsencode(ROOT),
         b"HOME": home, b"DWCONV_CACHE": home, b"TMPDIR": temporary,
     }  # fmt: skip
-    done = subprocess.run([sys.executable, "-c", _PROGRAM], env=environment, cwd=ROOT, capture_output=True, timeout=300)
+    done = subprocess.run(
+        [sys.executable, "-c", _PROGRAM], env=environment, cwd=ROOT, capture_output=True, timeout=1200
+    )
     assert done.returncode == 0, done.stderr.decode(errors="replace")

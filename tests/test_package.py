@@ -77,7 +77,7 @@ def run_clean(python: str, folder: Path, *arguments: str) -> subprocess.Complete
     own = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "DWCONV"))}
     environment = own | {"DWCONV_CACHE": os.environ["DWCONV_CACHE"]}
     return subprocess.run(
-        [python, *arguments], cwd=folder, env=environment, capture_output=True, text=True, timeout=300
+        [python, *arguments], cwd=folder, env=environment, capture_output=True, text=True, timeout=1200
     )
 
 
@@ -147,7 +147,7 @@ def test_console_script_and_module_print_help(clean_python, tmp_path):
     for command, option in options.items():
         by_script, by_module = ((tmp_path / f"{command} by its {way}").read_text() for way in ("script", "module"))
         assert option in by_script and by_script == by_module
-    by_itself = subprocess.run([script, "merge", "--help"], cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    by_itself = subprocess.run([script, "merge", "--help"], cwd=tmp_path, capture_output=True, text=True, timeout=1200)
     assert (by_itself.returncode, by_itself.stdout) == (0, (tmp_path / "merge by its script").read_text())
     done = run_clean(clean_python, tmp_path, "-m", "dwconv.merge", "--help")
     assert (done.returncode, done.stdout) == (0, by_itself.stdout)

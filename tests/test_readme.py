@@ -22,12 +22,12 @@ from bench import parallel
 from bench.parallel_rank import CONVENTIONAL, DATA_PARALLELISM
 from bench.results import counts
 from bench.train import APART
-from dwconv import native
 from dwconv.problems.workload import PASSES, Workload
 from dwconv.records.log import TuningLog
 from dwconv.tuner.results_table import Outcome, table_lines
 from dwconv.tuner.search.search_result import Budget, TuningResult
 from tests import forked
+from tests.native_needed import compiled_way
 from tests.pages import ROOT, table_row, text_of
 
 
@@ -53,7 +53,7 @@ PRINTED = {
 
 @pytest.mark.parametrize("page", PRINTED)
 def test_the_examples_of_a_page_run_one_after_the_other(page, tmp_path):
-    native.native()  # a process that ends before it is compiled would leave another one behind
+    compiled_way()  # a process that ends before it is compiled would leave another one behind
     printed = _output_of_the_examples(page, tmp_path)
     assert [said for said in PRINTED[page] if said not in printed] == [], printed
 
@@ -101,7 +101,7 @@ def test_every_example_names_what_it_uses():
 def test_every_other_example_runs_in_an_empty_folder_with_an_empty_home(page, tmp_path):
     """Those of a page in one process, and none knows another's names; but for the cache with the C++ of calls. Those of
     packs need one."""
-    native.native()  # a process that ends before it is compiled would leave another one behind
+    compiled_way()  # a process that ends before it is compiled would leave another one behind
     own = {name: value for name, value in os.environ.items() if not name.startswith(("DWCONV", "XDG"))}
     programs = [each for each in _examples(page) if '"cuda"' not in each or torch.cuda.is_available()]
     home, folders = tmp_path / "home", [tmp_path / f"folder {number}" for number, _ in enumerate(programs)]

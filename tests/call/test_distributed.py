@@ -14,8 +14,8 @@ import torch.distributed as dist
 import torch.nn.functional as F
 
 import dwconv
-from dwconv import native
 from tests import forked
+from tests.native_needed import compiled_way
 from tests.planted_records import plant, workload_of
 
 if not dist.is_available():
@@ -123,7 +123,7 @@ def job(tmp_path_factory) -> dict[str, list[dict[str, Any]]]:
     without_bias = workload_of(shape=(2, *SIZES))
     plant(folder / "logs" / "log.jsonl", [first, without_bias, second], baseline_us=1e6, threads=1)
     plant(folder / "logs" / "log.jsonl", [workload_of(shape=(2, *SIZES), block=BLOCK)], baseline_us=1e8, threads=1)
-    native.native()  # the ranks load what is compiled here
+    compiled_way()  # the ranks load what is compiled here
     environment = {
         **os.environ,
         "PYTHONPATH": str(ROOT),
@@ -137,7 +137,7 @@ def job(tmp_path_factory) -> dict[str, list[dict[str, Any]]]:
         for rank in (0, 1)
     ]
     try:
-        ended = [rank.communicate(timeout=300) for rank in ranks]
+        ended = [rank.communicate(timeout=1200) for rank in ranks]
     finally:
         for rank in ranks:
             rank.kill()

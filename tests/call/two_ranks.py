@@ -266,7 +266,7 @@ def main(rank: int, folder: Path) -> None:
     torch.set_warn_always(True)  # PyTorch says most things once in a process
     native.native()
     dist.init_process_group(
-        "gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=2, timeout=timedelta(seconds=120)
+        "gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=2, timeout=timedelta(seconds=600)
     )
     torch.save({way: trained(way, rank) for way in WAYS}, folder / f"models-{rank}.pt")
     torch.save({way: block_trained(way, rank) for way in BLOCK_WAYS}, folder / f"blocks-{rank}.pt")

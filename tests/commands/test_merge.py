@@ -83,7 +83,7 @@ def test_what_is_killed_leaves_nothing_that_looks_like_a_log(paths):
         "os.fsync = lambda file: os.kill(os.getpid(), signal.SIGKILL)\n"
         "main([sys.argv[1], '--out', sys.argv[2]])\n"
     )
-    killed = subprocess.run([sys.executable, "-c", program, *map(str, paths)], timeout=300)
+    killed = subprocess.run([sys.executable, "-c", program, *map(str, paths)], timeout=1200)
     assert killed.returncode == -signal.SIGKILL
     assert not [name for name in left_in(paths[1].parent) if name.endswith(".jsonl")]
     assert merge(paths) == 0

@@ -147,7 +147,7 @@ def test_bad_input_and_help_are_answered_at_once():
     slow += "    try: main(options)\n    except SystemExit: pass\n"
     slow += "assert not {'torch', 'tvm', 'xgboost'} & set(sys.modules)"
     command = [sys.executable, "-c", slow, *SMALL, "--target", "x"]
-    subprocess.run(command, check=True, capture_output=True, timeout=300)
+    subprocess.run(command, check=True, capture_output=True, timeout=1200)
 
 
 # -- layers of a network -----------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from dwconv.tuner.search import search_loop
 from tests import fake_tuning as fake
 from tests import forked
 
-_PATIENCE_S = 300.0
+_PATIENCE_S = 1200.0
 """For what takes seconds on a quiet machine."""
 
 

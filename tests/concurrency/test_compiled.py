@@ -26,7 +26,7 @@ from tests.native_needed import needs_native
 from tests.traced_graphs import dealt, traced
 
 pytestmark = pytest.mark.usefixtures("one_thread", "lanes_are_compiled")
-LIMIT_S = 120
+LIMIT_S = 1200
 LIBRARY = torch.library.Library("dwconv_test_lanes", "FRAGMENT")
 LIBRARY.define("note(Tensor x, int number) -> Tensor")
 _on_note = []

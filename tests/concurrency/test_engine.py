@@ -23,7 +23,7 @@ from tests.traced_graphs import branches, branches_inputs, dealt, traced
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 INPUTS = branches_inputs()
-LIMIT_S = 120
+LIMIT_S = 1200
 
 
 @pytest.fixture(scope="module")

@@ -91,7 +91,7 @@ def test_layers_that_are_listed_say_so(tmp_path):
 @pytest.mark.filterwarnings("ignore:.* on PyTorch's own op")
 @pytest.mark.usefixtures("brief_timing")
 def test_converting_with_an_example_races_them(logs):
-    model = dwconv.convert(Mixer(ACTIVATED["a function"]), torch.randn(2, CHANNELS, LENGTH))
+    model = dwconv.convert(Mixer(ACTIVATED["a function"]), torch.randn(2, CHANNELS, LENGTH), seconds=600)
     told = dwconv.summary(model)
     (race,) = told.races
     ended = [workload for end in (race.won, race.lost, race.inconclusive, race.failed) for workload in end]

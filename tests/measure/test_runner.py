@@ -213,11 +213,12 @@ def test_a_kernel_that_allocates_without_end_costs_itself_only(runner, monkeypat
     assert bad.detail.startswith("it took more than ") and bad.detail.endswith(" GiB of memory")
 
 
-def test_a_caller_that_stops_iterating_can_come_back(runner):
-    records = runner.measure([candidate(), candidate("compiler hangs"), candidate(order=1)])
-    next(records)
-    records.close()
-    assert [record.status for record in runner.measure([candidate(order=2)])] == [Status.OK]
+def test_a_caller_that_stops_iterating_can_come_back(workers):
+    with LocalRunner(workload(), TARGET, workers=workers, build_timeout_s=3.0, run_timeout_s=60.0) as runner:
+        records = runner.measure([candidate(), candidate("compiler hangs"), candidate(order=1)])
+        next(records)
+        records.close()
+        assert [record.status for record in runner.measure([candidate(order=2)])] == [Status.OK]
 
 
 @pytest.mark.usefixtures("started_anew")  # those that are forked are children of another process

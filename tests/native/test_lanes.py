@@ -13,7 +13,7 @@ import pytest
 from dwconv import settings
 
 HERE = Path(__file__).parent
-LIMIT_S = 300
+LIMIT_S = 1200
 
 
 def compiled(tmp_path: Path, *flags: str, source: str = "lanes_stress.cpp") -> Path:

@@ -30,7 +30,7 @@ def run_clean(folder: Path, program: str, *, path: str = "") -> subprocess.Compl
     }
     return subprocess.run(
         [sys.executable, "-S", "-c", program],  # -S: no site-packages, so none but these
-        cwd=empty, env=environment, capture_output=True, text=True, timeout=300,
+        cwd=empty, env=environment, capture_output=True, text=True, timeout=1200,
     )  # fmt: skip
 
 

@@ -14,7 +14,7 @@ import torch
 from torch.nn import functional as F
 
 import dwconv
-from dwconv import native, settings
+from dwconv import settings
 from dwconv.call import process_kernels
 from dwconv.dispatch import decide, loaded_packs
 from dwconv.errors import DwconvWarning, PackError
@@ -32,6 +32,7 @@ from dwconv.system import cpu_facts
 from dwconv.tuner.race_state import RaceState
 from dwconv.untuned import every_layer
 from tests import planted_records
+from tests.native_needed import compiled_way
 from tests.packs.clean import run_clean
 from tests.packs.forging import forge, forge_kernels, made_for
 
@@ -70,7 +71,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def base(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A copy in the place of what the package brings, which a test may damage; nothing else was built here."""
     folder = Path(shutil.copytree(made, tmp_path / "base"))
-    native.native()  # or it would be compiled once more, for that cache
+    compiled_way()  # or it would be compiled once more, for that cache
     monkeypatch.setattr(base_pack, "BASE", folder)
     monkeypatch.setenv("DWCONV_CACHE", str(tmp_path / "cache"))
     base_pack.forget()
@@ -343,7 +344,7 @@ def test_without_tvm_convert_races_them_and_the_next_process_runs_what_won(base,
     """Without ``load_pack``."""
     given = [str(base.parent), str(torch.get_num_threads())]
     program = (
-        f"import subprocess, sys\nfor seconds in '30', '0':\n    command = [sys.executable, '-S', '-c', {PROCESS!r}]\n"
+        f"import subprocess, sys\nfor seconds in '600', '0':\n    command = [sys.executable, '-S', '-c', {PROCESS!r}]\n"
     )
     done = run_clean(tmp_path, program + f"    subprocess.run([*command, *{given}, seconds], check=True)\n")
     assert done.returncode == 0, done.stderr

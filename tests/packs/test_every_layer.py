@@ -96,7 +96,7 @@ torch.set_num_threads({threads})
 dwconv.load_pack({pack!r})
 layer = torch.nn.Sequential(torch.nn.Conv2d(48, 48, 3, padding=1, groups=48, bias=False))
 layer = dwconv.convert(layer.to(memory_format=torch.channels_last), x := torch.randn(4, 48, 20, 20).to(
-    memory_format=torch.channels_last), seconds=30)
+    memory_format=torch.channels_last), seconds=600)
 (race,) = dwconv.summary(layer).races
 assert race.raced == 2 and not race.failed and not race.problem, race
 from dwconv.dispatch.decide import decide

@@ -127,7 +127,7 @@ def _trained_by_pipeline(case: Case) -> Trained:
         case.plan,
         loss=nn.functional.cross_entropy,
         example=batches[0][0][: BATCH // case.replicas],
-        timeout_s=60,
+        timeout_s=300,
         sync_bn=case.sync_bn,
     )
     optimizer = torch.optim.SGD(pipeline.parameters(), lr=0.1, momentum=0.9)

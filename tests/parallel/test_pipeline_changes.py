@@ -63,7 +63,7 @@ def pipeline_of(model: nn.Module, *, replicas: int = 1, stages: int = 1, schedul
         microbatches=MICROBATCHES,
     )
     return Pipeline(
-        model, plan, **{"loss": nn.functional.cross_entropy, **options}, example=X[: len(X) // replicas], timeout_s=60
+        model, plan, **{"loss": nn.functional.cross_entropy, **options}, example=X[: len(X) // replicas], timeout_s=300
     )
 
 

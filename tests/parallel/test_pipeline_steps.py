@@ -51,7 +51,7 @@ def steps(name: str, way: Communication | None = Communication(bucket_mb=BUCKET_
     plan, model = PLANS[name], layers()
     pipeline = Pipeline(
         model, plan, loss=nn.functional.cross_entropy, example=X[: len(X) // plan.replicas], communication=way,
-        measure_s=0.5, timeout_s=60,
+        measure_s=0.5, timeout_s=300,
     )  # fmt: skip
     found = []
     for watches in (False, True):
@@ -169,7 +169,7 @@ def test_the_timeline_of_a_step_holds_together(three_ranks: Ranks, name: str):
 def groups_of_messages(stages_per_rank: int) -> dict[tuple[str, int], str]:
     """The name of the group by which each kind of message goes to each stage."""
     plan = plan_of(range(1, 1 + 2 * stages_per_rank), schedule="interleaved", stages_per_rank=stages_per_rank)
-    grid = make_grid(plan, torch.device("cpu"), timeout_s=60)
+    grid = make_grid(plan, torch.device("cpu"), timeout_s=300)
     return {way: group.group_name for way, group in grid.messages.items()}
 
 

@@ -140,7 +140,7 @@ def in_a_group_of_their_own(late, more_groups):
     ranks, rank = list(range(dist.get_world_size())), dist.get_rank()
     others = [dist.new_group([rank], use_local_synchronization=True) for _ in range(2 * (rank == more_groups))]
     for way in WITH_LANES:
-        group = dist.new_group(ranks, timeout=timedelta(seconds=30))
+        group = dist.new_group(ranks, timeout=timedelta(seconds=300))
         if rank == late:
             time.sleep(0.3)
         stepped(data_parallel(Layers(), communication=way, process_group=group))

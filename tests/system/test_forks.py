@@ -25,7 +25,7 @@ def in_child(act: Callable[[], bool]) -> bool:
     if child == 0:
         said = False
         try:
-            signal.alarm(60)
+            signal.alarm(600)
             said = act()
         finally:
             os._exit(0 if said else 1)
@@ -40,14 +40,14 @@ def another_thread(has: Any) -> Iterator[threading.Event]:
     def hold() -> None:
         with has:
             inside.set()
-            go.wait(60)
+            go.wait(600)
 
     thread = threading.Thread(target=hold)
     thread.start()
-    assert inside.wait(60)
+    assert inside.wait(600)
     yield go
     go.set()
-    thread.join(60)
+    thread.join(600)
 
 
 @pytest.mark.parametrize("make", [threading.Lock, threading.RLock])
@@ -62,7 +62,7 @@ def test_a_lock_that_a_thread_of_the_parent_has_is_free_in_a_child(make: Callabl
     with another_thread(lock):
         assert in_child(is_free)
         assert lock.locked() and not lock.abandoned and not lock.acquire(timeout=0.01)
-    assert lock.acquire(timeout=60) and in_child(lambda: not lock.abandoned)
+    assert lock.acquire(timeout=600) and in_child(lambda: not lock.abandoned)
 
 
 @pytest.mark.parametrize("make", [threading.Lock, threading.RLock])
@@ -84,7 +84,7 @@ def test_a_lock_is_one_for_all_threads() -> None:
         taken = []
         thread = threading.Thread(target=lambda: taken.append(lock.acquire(timeout=0.01)))
         thread.start()
-        thread.join(60)
+        thread.join(600)
         assert taken == [False] and lock.locked()
     assert not lock.locked()
 
@@ -92,6 +92,7 @@ def test_a_lock_is_one_for_all_threads() -> None:
 @pytest.fixture
 def held_up(monkeypatch: pytest.MonkeyPatch) -> forks.Lock:
     monkeypatch.setattr(forks, "_held_up_by", [])
+    monkeypatch.setattr(forks, "MOST_WAIT_S", 600.0)
     return forks.Lock(threading.RLock, holds_up_forks=True)
 
 
@@ -166,7 +167,7 @@ class Slow:
     @forks.cached_property
     def it(self) -> int:
         self.inside.set()
-        self.go.wait(60)
+        self.go.wait(600)
         return 42
 
 
@@ -174,7 +175,7 @@ def test_what_a_thread_of_the_parent_computes_is_computed_in_a_child() -> None:
     slow, other = Slow(), Slow()
     thread = threading.Thread(target=lambda: slow.it)
     thread.start()
-    assert Slow.inside.wait(60)
+    assert Slow.inside.wait(600)
 
     def compute() -> bool:
         Slow.go = threading.Event()
@@ -183,5 +184,5 @@ def test_what_a_thread_of_the_parent_computes_is_computed_in_a_child() -> None:
 
     assert in_child(compute)
     Slow.go.set()
-    thread.join(60)
+    thread.join(600)
     assert slow.it == 42

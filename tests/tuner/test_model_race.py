@@ -104,7 +104,7 @@ def test_one_rank_races_for_both_and_both_know_the_same(tmp_path):
         for rank in (0, 1)
     ]  # fmt: skip
     try:
-        ended = [rank.communicate(timeout=300) for rank in ranks]
+        ended = [rank.communicate(timeout=1200) for rank in ranks]
     finally:
         for rank in ranks:
             rank.kill()
