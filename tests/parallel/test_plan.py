@@ -84,6 +84,7 @@ def test_too_little_memory_for_data_parallelism_is_said(timed, capsys):
     assert "recommended: 4 stages, 1f1b, plain data parallelism does not fit" in printed
 
 
+@pytest.mark.filterwarnings("ignore:other work took")
 def test_measured_for_real(capsys):
     options = ("--world", 2, "--link-gb-s", 5, "--seconds", 0.05, "--threads", 1, "--channels-last", "--device", "cpu")
     assert _run(*MODEL, *options) == 0
