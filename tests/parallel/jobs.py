@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import copy
 import gc
+import os
 import sys
 import time
 import warnings
@@ -23,6 +24,7 @@ from dwconv.parallel import Communication, Rank, communication, data_parallel, r
 from dwconv.parallel.data import choose_way
 from dwconv.parallel.data.ways import COLLECTIVES
 from tests.planted_records import plant, workload_of
+from tests.waiting import eventually
 
 STEPS = 20
 BATCH = 8
@@ -200,8 +202,15 @@ def step_forever(rank: Rank, folder: Path) -> None:
         (folder / f"under-way-{rank.number}").touch()
 
 
+def meet(folder: Path) -> None:
+    """Every rank is there, with all that it imports, before one waits for another for a limited time."""
+    (folder / f"there-{os.environ['RANK']}").touch()
+    assert eventually(lambda: len([*folder.glob("there-*")]) == int(os.environ["WORLD_SIZE"]))
+
+
 if __name__ == "__main__":
     torch.set_num_threads(1)
     warnings.simplefilter("ignore", DwconvWarning)
     FOLDER = Path(sys.argv[1])
+    meet(FOLDER)
     sys.exit(run(lambda rank: step_forever(rank, FOLDER), timeout_s=float((FOLDER / "timeout").read_text())))

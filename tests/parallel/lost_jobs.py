@@ -13,6 +13,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -23,7 +24,7 @@ from dwconv.errors import DwconvWarning
 from dwconv.parallel import Communication, Pipeline, Rank, data_parallel, joining, lost_ranks, run
 from dwconv.parallel.data import choose_way, sending
 from dwconv.parallel.planning import measured_link as timing
-from tests.parallel.jobs import BUCKET_MB, batches, fresh
+from tests.parallel.jobs import BUCKET_MB, batches, fresh, meet
 from tests.parallel.made_up_layers import plan_of
 
 STEPS = 4
@@ -139,9 +140,16 @@ def with_its_model_left(rank: Rank) -> None:
 
 
 def what_runs_at_exit_hangs(rank: Rank) -> None:
-    """On the one that is left, with Python's lock."""
-    lost_ranks.ENDS_WITHIN_S = 0.5
-    atexit.register(ctypes.PyDLL(None).pause)
+    """On the one that is left, with Python's lock. The time until the process ends counts from then on."""
+    end_within, exit_codes = lost_ranks.end_within, []
+    lost_ranks.end_within = lambda seconds, exit_code: exit_codes.append(exit_code)
+
+    def hang() -> None:
+        for exit_code in exit_codes:
+            end_within(0.1, exit_code)
+        ctypes.PyDLL(None).pause()
+
+    atexit.register(hang)
     in_the_backward_pass(rank)
 
 
@@ -173,5 +181,7 @@ if __name__ == "__main__":
     PHASE, SECONDS = sys.argv[1:]
     if PHASE == "before_it_joins" and os.environ["RANK"] == "1":
         dies()
+    if PHASE == "making_a_group":
+        meet(Path())
     lost_ranks._SLOWER_BY_S = 1.0
     sys.exit(run(globals()[PHASE], timeout_s=float(SECONDS)))

@@ -125,7 +125,7 @@ def test_a_rank_with_fewer_batches_ends_the_others_with_a_line(tmp_path):
 
 @pytest.mark.slow  # it waits for a timeout
 def test_a_rank_that_hangs_ends_the_others_after_the_timeout(tmp_path):
-    (tmp_path / "timeout").write_text("5")
+    (tmp_path / "timeout").write_text("15")
     left = lost_one(signal.SIGSTOP, world=3, folder=tmp_path)
     for number, rank in zip([0, 2], left, strict=True):
         check_one_line(rank, names=f"rank {number} of 3")
