@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import dwconv
-from dwconv.concurrency import backend, explain, task_timer
+from dwconv.concurrency import backend, explain, task_timer, timeline
 from dwconv.concurrency import choose_schedule as choosing
 from dwconv.concurrency.choose_schedule import Trial
 from dwconv.concurrency.counters import Available
@@ -25,14 +25,15 @@ ALWAYS = {"fall_back": False, "seconds": 60}
 
 
 class StillClock:
-    """Every lap takes as long, of the time that there is for measuring too, and other work takes ``lost`` of it."""
+    """Every lap takes as long, of the time that there is for measuring too, and other work takes ``lost`` of it. Laps
+    are so short that however many schedules a machine has, there is time for all."""
 
     lost = 0.0
     now_s = 0.0
 
     def lap(self, call, *, times):
         call()
-        StillClock.now_s += 0.02
+        StillClock.now_s += 0.001
         return Lap(seconds=1e-3, lost=self.lost)
 
     def enough(self, effort):
@@ -64,6 +65,13 @@ def quick_and_alone(tmp_path, monkeypatch):
     yield
     torch.set_num_threads(before)
     torch._dynamo.reset()
+
+
+@pytest.fixture
+def lanes_pay(monkeypatch):
+    """Threads cost nothing, and tasks take in steps what they take alone: several schedules are worth a measurement."""
+    monkeypatch.setattr(choosing, "this_machine", lambda cores, *, budget: Machine(cores=cores))
+    monkeypatch.setattr(timeline, "corrected", lambda curves, ran: {**curves})
 
 
 class Branches(nn.Module):
@@ -147,9 +155,9 @@ def test_training_is_that_of_plain_execution_and_its_choice_is_found_by_the_next
 @pytest.mark.parametrize("fall_back", [True, False])
 def test_explain_shows_each_operation_and_what_the_machine_lacks(monkeypatch, tmp_path, fall_back):
     """Of plain execution, too, as one operation at a time."""
+    monkeypatch.setattr(choosing, "this_machine", lambda cores, *, budget: Machine(cores=cores))
     lacking = Available(kind="software", events=(), note="no hardware counters here, as planted")
     monkeypatch.setattr(choosing, "available", lambda: lacking)
-    monkeypatch.setattr(choosing, "this_machine", lambda cores, *, budget: Machine(cores=cores))
     options = {"fall_back": fall_back, "seconds": 60, "strategies": ("S3", "S4"), "model": "regression", "log": False}
     _, _, what = train_both(Branches(), torch.randn(4, 8, 9, 9), options)
     (graph,) = what.graphs
@@ -161,6 +169,7 @@ def test_explain_shows_each_operation_and_what_the_machine_lacks(monkeypatch, tm
         assert said in str(what)
 
 
+@pytest.mark.usefixtures("lanes_pay")
 def test_measuring_changes_nothing_and_a_choice_that_is_not_trusted_is_not_kept(monkeypatch, tmp_path):
     """Where plain execution is chosen, steps after it was all measured are those of aot_eager."""
     monkeypatch.setattr(StillClock, "lost", 0.2)
