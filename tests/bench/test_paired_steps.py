@@ -191,7 +191,7 @@ def test_models_apart_take_their_steps_in_other_processes(logs, monkeypatch):
     figures = race(model="tests.bench.small_networks:TARDY", steps=3, warmup=1, apart=True, both_layouts=True)
     assert figures["median_ms"].keys() == {"plain", "converted", "plain, other layout"}
     tardy_ms = figures["median_ms"].pop("plain, other layout")
-    assert tardy_ms >= 300 and tardy_ms > max(figures["median_ms"].values())
+    assert tardy_ms >= 1000 and tardy_ms > max(figures["median_ms"].values())
     assert figures["steps"] == 3 and figures["loss_difference"]["converted"] == 0.0
 
 

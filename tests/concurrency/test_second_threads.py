@@ -81,7 +81,7 @@ def test_work_is_pinned_to_the_requested_processors_and_the_caller_stays(monkeyp
     slots = measured_slots([(processor, processor)])
     assert slots.count == 1 and slots.slowdown >= 1 and slots.neighbour_slowdown >= 1
     assert found and all(each == {processor} for each in found)
-    assert allowed_cores() == before and threading.active_count() == threads
+    assert allowed_cores() == before and threading.active_count() <= threads
 
 
 @needs_pinning
