@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import functools
 import json
 import time
 
@@ -13,7 +14,7 @@ import torch
 from bench.__main__ import main
 from bench.cases import GPU_LAYERS, OWN, gpu_workloads, odd_workloads
 from bench.gpu import cuda
-from bench.gpu.run import FILE, Ended
+from bench.gpu.run import FILE, Ended, Pace
 from bench.gpu.train import ROWS
 from dwconv.errors import BuildError
 from dwconv.problems.target import parse_target
@@ -196,7 +197,15 @@ def test_a_stage_that_cannot_run_is_reported_and_the_others_run(gpu, tmp_path, c
 
 
 def test_a_stage_that_does_not_end_is_interrupted(gpu, tmp_path, capsys, monkeypatch):
-    gpu("smoke", lambda run: [time.sleep(0.01) for _ in iter(int, 1)])
+    now_s = [0.0]
+    monkeypatch.setattr(cuda, "Pace", functools.partial(Pace, now=lambda: now_s[0]))
+
+    def hangs(run):
+        now_s[0] = 1.0
+        while True:
+            time.sleep(0.01)
+
+    gpu("smoke", hangs)
     assert bench(tmp_path, "smoke", "race", "--seconds", "0.2") == 0
     out = capsys.readouterr().out
     assert "[smoke] time was up in the middle" in out and "[race] time was up before it started" in out
