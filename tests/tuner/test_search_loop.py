@@ -226,24 +226,31 @@ def test_ctrl_c_works_while_another_process_holds_the_log(log, monkeypatch):
     monkeypatch.setattr(log_module, "_SILENT_S", 0.05)
     holder = os.open(log.path, os.O_RDWR | os.O_CREAT)
     fcntl.flock(holder, fcntl.LOCK_EX)
-    waiting, ended = threading.Event(), threading.Event()
+    waiting, heard, ended = threading.Event(), threading.Event(), threading.Event()
     monkeypatch.setattr(log, "_say_that_it_waits", waiting.set)
 
+    def interrupt_once(*_):
+        if not heard.is_set():
+            heard.set()
+            raise KeyboardInterrupt
+
     def press_ctrl_c():
-        waiting.wait(30)
-        for _ in range(10):  # again, if it came too early
+        waiting.wait(600)
+        for _ in range(6000):  # again, if it came just before the thread began to wait
             signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
-            if ended.wait(2):
+            if heard.wait(0.1):
                 break
+        ended.wait(600)
         os.close(holder)  # or it would wait for ever
 
-    presser = threading.Thread(target=press_ctrl_c)
+    presser, before = threading.Thread(target=press_ctrl_c), signal.signal(signal.SIGINT, interrupt_once)
     presser.start()
     try:
         result = tune(log, fake.FakeRunner())
     finally:
         ended.set()
         presser.join()
+        signal.signal(signal.SIGINT, before)
     assert result.stopped is Stop.INTERRUPTED
     assert result.trials == 0 and log.load().records == [], "what could not be written is not counted either"
 
