@@ -27,7 +27,7 @@ from dwconv.problems.target import cpu_target
 from dwconv.problems.workload import PASSES
 from dwconv.records.log import TuningLog
 from tests import forked
-from tests.native_needed import needs_native
+from tests.native_needed import compiled_way, needs_native
 from tests.planted_gain import default_of, plant_gain
 from tests.planted_records import plant, record_of, workload_of
 from tests.waiting import eventually
@@ -155,7 +155,7 @@ def arrive() -> None:
 
 
 def test_a_size_that_comes_a_few_times_builds_nothing(maker, monkeypatch):
-    native.native()
+    compiled_way()
     monkeypatch.setattr(arriving, "ASKED_FROM", 6)
     maker.may.set()
     x, w = tensors()
@@ -406,34 +406,36 @@ def test_the_first_call_waits_for_kernels_that_were_measured(maker, builders, no
     assert said() == []
 
 
-@pytest.mark.parametrize("left_s", [0.0, 0.5])
+@pytest.mark.parametrize("left_s", [0.0, 500.0])
 def test_no_call_waits_longer_than_a_process_may(maker, nothing_ready, logs, monkeypatch, left_s):
-    """The process would wait for ten minutes."""
+    """The process takes longer than any call may wait. Waits of calls take made-up time."""
     plant(logs / "log.jsonl", [WORKLOAD], baseline_us=1e6)
     dwconv.reset()
     may_spend(left_s, monkeypatch)
+    waited = []
+    spent = spending.Spending(spending.saved_s, now=lambda: sum(waited))
+    monkeypatch.setattr(spending, "of_process", spent)
     background_builds.forget()
     monkeypatch.setattr(maker, "make", lambda *_, **__: maker.may.wait(600) and "")
-    waited = []
-    monkeypatch.setattr(threading.Condition, "wait_for", waits := _Noted(threading.Condition.wait_for, waited))
+    monkeypatch.setattr(threading.Condition, "wait_for", _Noted(threading.Condition.wait_for, waited))
     x, w = tensors()
     with torch.no_grad():
         for _ in range(3):
             assert torch.equal(dwconv.conv2d(x, w, padding=1), F.conv2d(x, w, padding=1, groups=8))
-    limits = [each for each in waited if each is not None and each < 1]
-    assert waits and sum(limits) <= left_s + 0.1 and len(limits) == (left_s > 0)
+    assert sum(waited) <= left_s and len(waited) == (left_s > 0)
 
 
 class _Noted:
-    """A method that notes its time limits."""
+    """A method that notes its time limits, and in the main thread waits no longer than a moment."""
 
     def __init__(self, method, limits) -> None:
         self._method, self._limits = method, limits
 
     def __get__(self, event, kind):
         def wait(*given):
-            if threading.current_thread() is threading.main_thread():
-                self._limits.append(given[-1])
+            if threading.current_thread() is threading.main_thread() and len(given) == 2:
+                self._limits.append(given[1])
+                given = given[0], 0.01
             return self._method(event, *given)
 
         return wait
@@ -693,8 +695,8 @@ def test_beside_training_on_all_cores_builds_take_what_kernels_have_saved(monkey
     monkeypatch.setattr(background_builds, "_IDLE_S", 0.5)
 
     def work(number):
-        ran.append(number)
         spending.of_process.spend(1.0)  # a second of training
+        ran.append(number)
 
     for number in range(3):
         background_builds.predict(lambda _, number=number: work(number), device=CPU, saves_us=-number)
@@ -711,12 +713,12 @@ def test_beside_training_on_all_cores_builds_take_what_kernels_have_saved(monkey
 
 @pytest.mark.usefixtures("all_cores")
 def test_a_call_does_not_wait_for_a_build_that_takes_longer_than_it_may(monkeypatch):
-    may_spend(60.0, monkeypatch)
-    monkeypatch.setattr(background_builds, "PREDICTION_S", 600.0)
+    may_spend(1000.0, monkeypatch)
+    monkeypatch.setattr(background_builds, "PREDICTION_S", 10_000.0)
     background_builds.predict(lambda _: None, device=CPU, saves_us=1.0)
     began = time.monotonic()
     background_builds.wait(threading.Event())
-    assert time.monotonic() - began < 30 and len(background_builds._tasks) == 1
+    assert time.monotonic() - began < 600 and len(background_builds._tasks) == 1
     background_builds.forget()
 
 
