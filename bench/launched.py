@@ -109,6 +109,16 @@ _ROADS = {"CppNode": "C++", "DwconvConvolution": "Python", "DwconvBlock": "Pytho
 def roads_of(result: torch.Tensor) -> Counter[str]:
     """How many depthwise layers and blocks took each road, by the history of a result."""
     found: Counter[str] = Counter()
+    for node in nodes_of(result):
+        road = next((road for part, road in _ROADS.items() if part in node.name()), "")
+        if node.name().startswith("ConvolutionBackward") and node._saved_weight.shape[1] == 1 < node._saved_groups:
+            road = "PyTorch's op"
+        found.update([road] if road else [])
+    return found
+
+
+def nodes_of(result: torch.Tensor) -> Iterator[Any]:
+    """The nodes in the history of a result."""
     seen: set[Any] = set()
     waiting: list[Any] = [result.grad_fn]
     while waiting:
@@ -117,11 +127,7 @@ def roads_of(result: torch.Tensor) -> Counter[str]:
             continue
         seen.add(node)
         waiting += [following for following, _ in node.next_functions]
-        road = next((road for part, road in _ROADS.items() if part in node.name()), "")
-        if node.name().startswith("ConvolutionBackward") and node._saved_weight.shape[1] == 1 < node._saved_groups:
-            road = "PyTorch's op"
-        found.update([road] if road else [])
-    return found
+        yield node
 
 
 def _inside(event: Any) -> Iterator[Any]:

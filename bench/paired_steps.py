@@ -25,7 +25,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing.connection import Connection
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
@@ -62,6 +62,7 @@ _RATE = 0.01
 _LEAST_TURNS = 6
 CLASSES = 2
 """Classes of the made-up labels: any model has as many."""
+_AnyLap = TypeVar("_AnyLap")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -325,11 +326,11 @@ def lap_of(step: Step, image: torch.Tensor) -> Callable[[], Lap]:
 
 
 def take_turns(
-    laps_of: Mapping[str, Callable[[], Lap]], *, count: int, seconds: float = math.inf
-) -> dict[str, list[Lap]]:
+    laps_of: Mapping[str, Callable[[], _AnyLap]], *, count: int, seconds: float = math.inf
+) -> dict[str, list[_AnyLap]]:
     """``count`` laps of each; after ``seconds`` no further turn begins, once there were a few. Every second turn is the
     one before backwards, A B B A, and each comes first in time."""
-    laps: dict[str, list[Lap]] = {name: [] for name in laps_of}
+    laps: dict[str, list[_AnyLap]] = {name: [] for name in laps_of}
     names = sorted(laps_of)
     ends_s = time.monotonic() + seconds
     for turn in range(count):

@@ -70,7 +70,7 @@ class GpuStage:
 STAGES = {
     "smoke": GpuStage(run=smoke_stage, candidates=smoke_candidates, weight=4, most_s=SMOKE_MOST_S),
     "verify": GpuStage(run=verify_stage, candidates=verify_candidates, weight=5),
-    "host": GpuStage(run=host_stage, candidates=host_candidates, weight=2, first_s=HOST_S, measures_calls=True),
+    "host": GpuStage(run=host_stage, candidates=host_candidates, weight=4, first_s=HOST_S, measures_calls=True),
     "tune": GpuStage(run=tune_stage, candidates=tune_candidates, weight=9, first_s=LEAST_S + BESIDE_S),
     "race": GpuStage(run=race_stage, candidates=race_candidates, weight=7, first_s=RACE_S),
     "blocks": GpuStage(run=blocks_stage, candidates=block_candidates, weight=5, first_s=BLOCK_S, measures_calls=True),

@@ -1,4 +1,4 @@
-"""The stages smoke, verify, tune and host of bench cuda, with planted kernels."""
+"""The stages smoke, verify and tune of bench cuda, with planted kernels."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 import torch
 
-from bench.gpu import host, smoke, verify
+from bench.gpu import smoke, verify
 from bench.gpu import tune as tune_module
 from bench.gpu.run import Pace
 from bench.gpu.smoke import smoke_stage
@@ -203,26 +203,3 @@ def test_what_is_untuned_is_raced_first_and_what_a_race_found_is_tuned(tmp_path,
     assert raced == WORKLOADS and 0 < seconds <= 2 and known == 0
     assert re.search(r"\[tune\] 1 passes raced in \d+\.\d s: 1 won; no memory", capsys.readouterr().out)
     assert ended.line.startswith("1 of 3 workloads tuned, 2.00 to") and ended.line.endswith("2 of 3 left")
-
-
-# -- host ------------------------------------------------------------------------------------------------------------
-
-
-def test_a_layer_takes_the_host_on_each_road_in_a_process_of_its_own(tmp_path, monkeypatch):
-    asked = []
-
-    def measured(function, how, *, environment, timeout_s):
-        assert function is host.measured and how["device"] == "cpu" and 0 < timeout_s <= 90
-        asked.append((environment.get("DWCONV_NATIVE"), environment["DWCONV_TUNING_LOGS"]))
-        plain, ours = ({"forward": us, "backward": 3 * us, "kernels": us / 4} for us in (20.0, 10.0))
-        return {"road": "C++", "us": {"float16": {"plain": plain, "converted": ours}}}
-
-    monkeypatch.setattr(host, "in_a_process", measured)
-    monkeypatch.setattr(host, "race_untuned", lambda workloads, run, **how: asked.append(len([*workloads])))
-    monkeypatch.delenv("DWCONV_NATIVE", raising=False)
-    run = run_of(tmp_path)
-    ended = host.host_stage(run)
-    assert asked == [3, (None, str(run.log.path)), ("0", str(run.log.path))]
-    told = "float16 10.0 + 30.0 µs a layer, PyTorch's 20.0 + 60.0: 0.50; kernels 2.5 µs, PyTorch's 5.0"
-    assert f"C++: road C++, {told}; Python" in ended.line
-    assert not ended.failed and list(run.state.of("host")) == ["C++", "Python"]

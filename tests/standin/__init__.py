@@ -14,6 +14,8 @@
                                  faults.py                 faults that a test plants
                                  computing.py              computed by the reference
 
+    bench cuda host ──► rest.py  rest.cc               while it takes times, nothing is computed
+
 The tests in on_gpu/ are for any GPU: without one, test_on_stand_in.py runs them here.
 
 The stand-in behaves like a GPU in this: tensors of host and device do not mix. A backward pass runs in a thread of its

@@ -141,6 +141,7 @@ class Sides {
 void run_on_the_host(const c10::OperatorHandle& op, Stack* stack) {
   check_device();
   const std::string& name = op.schema().name();
+  if (rests) device().computed_at_rest.insert(name);
   const size_t count = op.schema().arguments().size();
   Sides sides;
   for (size_t i = stack->size() - count; i < stack->size(); ++i) sides.to_host((*stack)[i]);

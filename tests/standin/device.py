@@ -55,6 +55,8 @@ def device() -> ctypes.CDLL:
         ("refuse_memory", None),
         ("stream", ctypes.c_int64),
         ("set_stream", None, ctypes.c_int64),
+        ("rest", None, ctypes.c_int),
+        ("computed_at_rest", ctypes.c_char_p),
         ("begin_capture", None),
         ("capturing", ctypes.c_int),
         ("captured_steps", ctypes.c_uint64),

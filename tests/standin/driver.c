@@ -44,6 +44,7 @@ typedef struct {
 } Launch;
 
 static int initialised, broken;
+static uint64_t launches;
 static char primary[64];
 static __thread void* current;
 static int (*compute)(const Launch*);
@@ -55,6 +56,7 @@ static void (*spoil)(void);
 void standin_compute_with(int (*callback)(const Launch*)) { compute = callback; }
 void standin_break(int code) { broken = code; }
 int standin_status(void) { return broken; }
+uint64_t standin_launches(void) { return launches; }
 void standin_captures_with(int (*captures)(void), void (*spoils)(void)) { capturing = captures, spoil = spoils; }
 
 // -- the driver's own ------------------------------------------------------------------------------------------------
@@ -164,6 +166,7 @@ int cuLaunchKernel(void* kernel, unsigned grid_x, unsigned grid_y, unsigned grid
   if ((int)shared_bytes > function->dynamic_shared) return INVALID_VALUE;
   Launch launch = {function->module->image, function->module->bytes, function->name, {grid_x, grid_y, grid_z},
                    {block_x, block_y, block_z}, shared_bytes, function->dynamic_shared, (uint64_t)stream, arguments};
+  __atomic_add_fetch(&launches, 1, __ATOMIC_RELAXED);
   return compute ? compute(&launch) : SUCCESS;
 }
 

@@ -70,6 +70,7 @@ struct Device {
   c10::StreamId stream = 0;
   double began_ns = 0;
   bool capture_failed = false;
+  std::set<std::string> computed_at_rest;  // operators that rest.cc has no form of
 };
 
 inline Device& device() {
@@ -161,6 +162,18 @@ void standin_note(const char* name, double ns) { note(name, ns); }
 
 int64_t standin_stream() { return current_stream; }
 void standin_set_stream(int64_t stream) { current_stream = stream; }
+
+// From its begin to its end: whether it rests, and which operators were computed all the same.
+void standin_rest(int begins) {
+  if (begins) device().computed_at_rest.clear();
+  rests = begins;
+}
+const char* standin_computed_at_rest() {
+  static std::string names;
+  names.clear();
+  for (const std::string& each : device().computed_at_rest) names += (names.empty() ? "" : ", ") + each;
+  return names.c_str();
+}
 
 void standin_begin_capture() {
   device().captured = std::make_unique<Graph>();

@@ -67,6 +67,12 @@ def _after_launch(module: ModuleType) -> None:
     watch(module)
 
 
+def _after_host(module: ModuleType) -> None:
+    from tests.standin.rest import rest_while_timed
+
+    rest_while_timed(module)
+
+
 def _after_starting(module: ModuleType) -> None:
     from tests import forked
 
@@ -80,5 +86,6 @@ _AROUND: dict[str, tuple[Callable[[], None], Callable[[ModuleType], None]]] = {
     "dwconv.kernels.launch": (_nothing, _after_launch),
     "dwconv.measure.processes.started_process": (_nothing, _after_starting),
     "bench.process": (_nothing, _after_starting),
+    "bench.gpu.host_turns": (_nothing, _after_host),
 }
 """Functions that run before and after a module is imported."""

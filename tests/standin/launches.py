@@ -79,7 +79,7 @@ def watch(launch: ModuleType) -> None:
         return load(artifact)
 
     launch.load_cuda = load_cuda  # type: ignore[attr-defined]
-    driver().standin_compute_with(_callback)
+    driver().standin_compute_with(callback)
 
 
 def _told(told: Any) -> int:
@@ -88,14 +88,14 @@ def _told(told: Any) -> int:
     try:
         return _take(launch)
     except Refused as refused:
-        _write_down(what="problem", reason=f"{launch.kernel.decode()}: {refused}")
+        write_down(what="problem", reason=f"{launch.kernel.decode()}: {refused}")
         return INVALID_VALUE
     except BaseException:  # noqa: BLE001  C called this: nothing else would see it
-        _write_down(what="problem", reason=traceback.format_exc())
+        write_down(what="problem", reason=traceback.format_exc())
         return UNKNOWN
 
 
-_callback = Compute(_told)
+callback = Compute(_told)
 
 
 def _take(launch: Launch) -> int:
@@ -109,7 +109,7 @@ def _take(launch: Launch) -> int:
     artifact = passed.artifact
     fault = fault_of(artifact.candidate.config)
     capturing = device().standin_capturing()
-    _write_down(
+    write_down(
         what="launch", kernel=kernel, template=artifact.candidate.config.template, config=artifact.candidate.config
         .to_dict(), workload=artifact.candidate.workload.key, stream=launch.stream, current=device().standin_stream(),
         captured=bool(capturing), thread=threading.get_ident(), grid=list(launch.grid), fault=fault,
@@ -159,7 +159,7 @@ def _move_statistics(launch: Launch) -> int:
             if device().standin_bytes_from(address) < 4 * norm.channels:
                 raise Refused(f"statistics of {norm.channels} channels are not in the device's memory")
     device().standin_spend(NS_OF_A_CLASS)
-    _write_down(what="statistics", grid=list(launch.grid), captured=Graph.captured is not None)
+    write_down(what="statistics", grid=list(launch.grid), captured=Graph.captured is not None)
     _now_or_at_a_replay(partial(unprofiled, _compute_statistics, norms))
     return 0
 
@@ -211,7 +211,7 @@ def _replay(run: Callable[[], object], artifact: Artifact, passed: _Passed, batc
     try:
         _check_memory(artifact, passed, batch)
     except Refused as refused:
-        _write_down(what="problem", reason=f"replayed when memory was freed: {refused}")
+        write_down(what="problem", reason=f"replayed when memory was freed: {refused}")
         raise torch.AcceleratorError(f"CUDA error: {refused}") from None
     run()
 
@@ -335,7 +335,7 @@ def _check_memory(artifact: Artifact, passed: _Passed, batch: int) -> None:
             raise Refused(f"{argument.name} needs {needed} bytes at batch {batch}, the device has {there} there")
 
 
-def _write_down(**line: Any) -> None:
+def write_down(**line: Any) -> None:
     if path := os.environ.get(JOURNAL_VARIABLE):
         with open(path, "a") as file:  # noqa: PTH123  one write, whole lines: many processes write
             file.write(json.dumps({"pid": os.getpid(), **line}) + "\n")

@@ -37,21 +37,21 @@ NETWORK = Network(name="tests.models:OneLayer", make=OneLayer, batch=2, sample=(
 WITH_BLOCK = Network(name="tests.models:OneBlock", make=OneBlock, batch=2, sample=(3, 12, 12))
 
 
-def stages() -> dict[str, cuda.GpuStage]:
-    """Stages with so little time that only the first item of each runs."""
+def stages(*, turns: int = 2) -> dict[str, cuda.GpuStage]:
+    """Stages with so little time that only the first item of each runs. ``turns``: of the stage host."""
     sizes = MeasureLimits(memory_bytes=1 << 20, small_bytes=1 << 14, product=64)
     rows = rows_of([NETWORK], ["float16"], compiled=False)
     of_block = rows_of([WITH_BLOCK], ["bfloat16"], compiled=False)
     small = {
         "smoke": partial(smoke_stage, sizes=sizes),
         "race": partial(race_stage, sizes=sizes),
-        "host": partial(host_stage, batch=1, size=4, rounds=1),
+        "host": partial(host_stage, batch=1, size=8, turns=turns),
         "blocks": partial(blocks_stage, networks=[WITH_BLOCK]),
         "train": partial(train_stage, rows=rows, steps=2),
         "depthwise": partial(train_stage, stage="depthwise", rows=of_block, steps=2),
     }
     candidates = {
-        "host": partial(host_candidates, batch=1, size=4),
+        "host": partial(host_candidates, batch=1, size=8),
         "blocks": partial(block_candidates, networks=[WITH_BLOCK]),
         "train": partial(train_candidates, rows=rows),
         "depthwise": partial(train_candidates, stage="depthwise", rows=of_block),
@@ -78,13 +78,15 @@ def main() -> int:
     parser.add_argument("folder", type=Path, help="for the results")
     parser.add_argument("stages", nargs="+", choices=list(cuda.STAGES))
     parser.add_argument("--prepared", type=Path, metavar="FOLDER", help="takes kernels from it")
+    parser.add_argument("--host-turns", type=int, metavar="N", help="stage host: N turns, on the road through C++ too")
     given = parser.parse_args()
-    os.environ["DWCONV_NATIVE"] = "0"  # no time to compile the C++
-    host.ROADS = {"Python": {}}
+    if not given.host_turns:
+        os.environ["DWCONV_NATIVE"] = "0"  # no time to compile the C++
+        host.ROADS, host.PRECISIONS = {"Python": {}}, dict(list(host.PRECISIONS.items())[:1])
     smoke._TYPES, verify.DRAWN = ("float32",), 0
     tune.LEAST_S = tune.MOST_S = 1.5
     race._START_S = host._MOST_S = 600.0  # a process that starts on a busy machine takes minutes
-    cuda.STAGES = stages()
+    cuda.STAGES = stages(turns=given.host_turns or 2)
     target = parse_target("cuda")
     prepared = Prepared.taken(given.prepared, target) if given.prepared else None
     state = State.open(given.folder, device=target.device)

@@ -9,6 +9,7 @@
 namespace standin {
 
 inline thread_local c10::StreamId current_stream = 0;
+inline bool rests = false;  // nothing is computed: rest.cc
 
 struct Guard final : c10::impl::DeviceGuardImplInterface {
   c10::DeviceType type() const override { return c10::DeviceType::CUDA; }
@@ -44,6 +45,12 @@ struct Hooks final : at::CUDAHooksInterface {
   bool isBuilt() const override { return true; }
   bool isAvailable() const override { return true; }
   bool hasPrimaryContext(c10::DeviceIndex) const override { return true; }
+  bool compiledWithCuDNN() const override { return rests; }
+  bool supportsDilatedConvolutionWithCuDNN() const override { return true; }
+  bool supportsDepthwiseConvolutionWithCuDNN() const override { return true; }
+  bool supportsBFloat16ConvolutionWithCuDNNv8() const override { return true; }
+  long versionCuDNN() const override { return 91900; }
+  double batchnormMinEpsilonCuDNN() const override { return 0; }
   int getNumGPUs() const override { return 1; }
   c10::DeviceIndex current_device() const override { return 0; }
   c10::DeviceIndex deviceCount() const override { return 1; }
