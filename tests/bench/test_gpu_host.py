@@ -91,8 +91,15 @@ def test_it_ends_when_time_is_up_and_a_process_without_an_end_is_no_answer(tmp_p
 # -- in a process of its own -------------------------------------------------------------------------------------------
 
 
+@pytest.fixture
+def few_calls(monkeypatch):
+    monkeypatch.setattr(host_turns, "_CALLS", 1)
+    monkeypatch.setattr(host_turns, "_WARM_UPS", 1)
+
+
 @pytest.mark.filterwarnings("ignore:.* on PyTorch's own op")
-def test_chains_of_layers_and_blocks_are_measured_each_way(logs):
+@pytest.mark.usefixtures("logs", "few_calls")
+def test_chains_of_layers_and_blocks_are_measured_each_way():
     found = host_turns.measured(device="cpu", precision="bfloat16 autocast", seconds=0.0, **SIZES)
     assert list(found["chains"]) == ["1 layer", "3 layers", "11 layers", "1 block", "3 blocks"]
     for name, chain in found["chains"].items():
@@ -105,7 +112,7 @@ def test_chains_of_layers_and_blocks_are_measured_each_way(logs):
 
 
 @pytest.mark.parametrize("link", ["layer", "block"])
-def test_it_shows_what_the_layers_and_blocks_ran_as(logs, link):
+def test_it_shows_what_the_layers_and_blocks_ran_as(logs, few_calls, link):
     block = {"block": "bn+relu6,bn+relu6"} if link == "block" else {}
     plant(logs / "log.jsonl", [workload_of(shape=(2, 8, 6, 6), dtype="bfloat16", **block)], baseline_us=1e6)
     chain = host_turns.of_chain(
