@@ -192,7 +192,7 @@ def _figures(laps: Mapping[str, list[_Lap]], way: str) -> dict[str, float]:
     ratios, of_threads = (
         [own[clock] / max(other[clock], 1e-9) for own, other in zip(ours, plain, strict=True)] for clock in range(2)
     )
-    low, middle, high = statistics.quantiles(ratios, n=4)
+    low, middle, high = statistics.quantiles(ratios, n=4, method="inclusive")
     return {
         PLAIN: min(taken_s for taken_s, _ in plain) * 1e6,
         CONVERTED: min(taken_s for taken_s, _ in ours) * 1e6,
