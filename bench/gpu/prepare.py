@@ -122,7 +122,7 @@ def prepare(
             if isinstance(built, WorkerError):
                 counts.failed(stage, candidate, built)
                 continue
-            counts.cpu_s += built.build_s
+            counts.build_s += built.build_s
             waiting[name_of(candidate, plan.target)] = stage, encode(built)
             if len(waiting) == _A_PART:
                 add()
@@ -152,7 +152,7 @@ class _Counts:
     def __init__(self, folder: PreparedFolder) -> None:
         self.folder = folder
         self.of: dict[str, Counter[str]] = {}
-        self.cpu_s = 0.0
+        self.build_s = 0.0
         self.is_full = False
         self.are_all = False
         """True once every stage has named all of its kernels."""
@@ -169,7 +169,7 @@ class _Counts:
         """A line for the folder, and one for each stage."""
         kernels, mib = len(self.folder.names), self.folder.size_bytes / _MIB
         each = f", {1024 * mib / kernels:.1f} KiB each" if kernels else ""
-        built = f"builds took {self.cpu_s:.0f} s of cores"
+        built = f"builds took {self.build_s:.0f} s in all"
         lines = [f"{self.folder.folder}: {kernels} kernels, {mib:.1f} MiB{each}; {built}"]
         for stage, counts in self.of.items():
             found = ", ".join(f"{counts[end]} {end}" for end in _ENDS if counts[end])

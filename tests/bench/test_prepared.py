@@ -240,7 +240,7 @@ def test_each_kernel_is_built_once_for_the_first_stage_that_needs_it(building, c
     built, made = building("smoke", "race", smoke=WANTED[:3], race=[*WANTED[1:], WANTED[4]])
     assert built == WANTED and made.names == set(entries(5)) and len(made.parts) == 3
     *_, head, smoke, race = capsys.readouterr().out.splitlines()
-    assert head.startswith(f"{made.folder}: 5 kernels, 0.0 MiB, ") and head.endswith("; builds took 10 s of cores")
+    assert head.startswith(f"{made.folder}: 5 kernels, 0.0 MiB, ") and head.endswith("; builds took 10 s in all")
     assert (smoke.split(), race.split()) == (["smoke", "3", "ready"], ["race", "2", "ready"])
 
 
