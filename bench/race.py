@@ -21,7 +21,7 @@ import contextlib
 import math
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from statistics import geometric_mean
@@ -139,15 +139,17 @@ class Racer:
         tensors = self._tensors(workload, request.caches)
         ready = {OURS: self._ours(kernel, tensors)}
         refused: dict[str, str] = {}
+        own = {OURS: kernel.artifact}
         if request.control:
-            ready[AGAIN] = self._ours(kernel, tensors)
+            ready[AGAIN], own[AGAIN] = self._ours(kernel, tensors), kernel.artifact
         elif not request.alone:
             self._add_rivals(request, tensors, ready=ready, refused=refused)
         for name, candidate in request.beside.items():
             other = candidate.workload  # on the same tensors where it can be: its own would come from memory
             its_own = tensors if _shares_tensors(other, workload) else self._tensors(other, request.caches)
-            ready[name] = self._ours(_at(self._right(candidate), workload), its_own)
-        kernels = self._launched(ready, refused=refused, ours=kernel.artifact)
+            beside = _at(self._right(candidate), workload)
+            ready[name], own[name] = self._ours(beside, its_own), beside.artifact
+        kernels = self._launched(ready, refused=refused, own=own)
         times = {}
         for caches in request.caches:
             calls = {name: made[caches] for name, made in ready.items() if caches in made}
@@ -227,15 +229,17 @@ class Racer:
         }
 
     def _launched(
-        self, ready: dict[str, Ready], *, refused: dict[str, str], ours: Artifact
+        self, ready: dict[str, Ready], *, refused: dict[str, str], own: Mapping[str, Artifact]
     ) -> dict[str, tuple[str, ...]]:
-        """The kernels that each provider launches; refuses those whose time is not what their name says."""
+        """The kernels that each provider launches; refuses those whose time is not what their name says. ``own``: ours,
+        by name."""
         kernels = {}
         for name, made in list(ready.items()):
             call = next(iter(made.values()))
             launched = kernels_of(call, device=self._target.kind)
             calls = call.count if isinstance(call, Captured) else 1
-            if void := why_void(name, launched, ours=ours, calls=calls, is_ours=name == OURS):
+            artifact = own.get(name, own[OURS])
+            if void := why_void(name, launched, ours=artifact, calls=calls, is_ours=name in own):
                 if name == OURS:
                     raise BuildError(void)
                 refused[name] = void

@@ -17,6 +17,7 @@ from bench.launched import kernels_of, passes_of, why_void
 from bench.providers import Provider
 from bench.race import Race, Racer
 from dwconv.errors import BuildError
+from dwconv.kernels.artifact import Launch
 from dwconv.kernels.entry import decode, encode
 from dwconv.measure.clock.timing import Effort
 from dwconv.measure.providers import pytorch_call
@@ -205,6 +206,19 @@ def test_kernels_of_one_type_are_timed_on_the_same_tensors(raced, rivals, monkey
     assert list(answer.times["warm"].measurements) == ["dwconv", *beside]
     assert [each.dtype for each in made] == ["bfloat16", "float32"]
     assert torch.get_num_threads() == TARGET.threads
+
+
+def test_other_kernels_of_ours_launch_ours_and_are_not_void_and_a_rival_is(raced, rivals, monkeypatch):
+    launch = Launch(kernel="main_kernel", arguments=(), grid=(1, 1, 1), block=(1, 1, 1), shared_bytes=0)
+    monkeypatch.setattr(
+        race_module, "build_cached", lambda of, target: dataclasses.replace(artifact(of), launches=(launch,))
+    )
+    monkeypatch.setattr(race_module, "kernels_of", lambda call, *, device: Counter(main_kernel=1))
+    rivals(rival("inductor-nhwc"))
+    answer = raced(beside={"dwconv any size": candidate()})
+    assert list(answer.times["warm"].measurements) == ["dwconv", "dwconv any size"]
+    assert answer.refused == {"inductor-nhwc": "it launched dwconv's main_kernel"}
+    assert list(raced(control=True).times["warm"].measurements) == ["dwconv", "dwconv again"]
 
 
 # -- what a row says it ran, against what the profiler saw -------------------------------------------------------------
