@@ -32,7 +32,7 @@ GROUPS = {
         "convergence": "whether a network learns the same in one process, data-parallel, in stages, and as a hybrid",
     },
     "gpu": {
-        "cuda": "on a machine with a GPU, in stages: smoke, verify, host, tune, race, blocks, train",
+        "cuda": "on a machine with a GPU, in stages: kernels, steps, sizes, sequences, the host, its cores",
         "partition": "the two-level partition taken apart: levels, virtual threads, padding; no GPU is needed",
     },
 }

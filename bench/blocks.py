@@ -10,7 +10,7 @@ also says how much each keeps for its backward pass.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from statistics import geometric_mean
@@ -183,7 +183,7 @@ def row_of(layer: BenchLayer, case: BlockCase, target: Target, *, control: Contr
     contiguous.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
     steps[OTHER_LAYOUT] = step_of(contiguous, x.contiguous(), dz.contiguous())
     exact = step_of(copy.deepcopy(plain).float(), x.float(), dz.float())
-    differences, refused = _differences(steps, exact())
+    differences, refused = differences_of(steps, exact())
     about = {"network": layer.network, "layer": str(layer), "block": str(workload.block), "caches": "warm"}
     clock = case.clock
     raced: dict[str, Call] = {}
@@ -252,7 +252,7 @@ def _writes_to_its_input(model: nn.Module) -> bool:
     return bool(getattr(layers[0], "inplace", False))
 
 
-def _differences(steps: dict[str, Step], exact: Sequence[Tensor]) -> tuple[dict[str, float], dict[str, str]]:
+def differences_of(steps: Mapping[str, Step], exact: Sequence[Tensor]) -> tuple[dict[str, float], dict[str, str]]:
     """How far each rival's results are from the exact ones, those of PyTorch's ops in float32, relative to them or,
     where the plain ones are off by more, to their distance; and of those that are too far, why they do not race."""
     rounding = [float((plain - right).norm()) for plain, right in zip(steps[PLAIN](), exact, strict=True)]

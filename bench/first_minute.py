@@ -123,10 +123,10 @@ def _of_model(model: str, cases: Sequence[str], folder: Path, *, seconds: float)
     for case in CASES:
         if case not in cases and (case != "race" or {*cases} == {"nothing"}):
             continue
-        environment = _environment(*(folder / each for each in _FOLDERS[case]))
+        environment = fresh_environment(*(folder / each for each in _FOLDERS[case]))
         if case.startswith("records") and not layers_are_known:
             raced = folder / "raced"
-            in_a_process(race_layers, {"model": model}, environment=_environment(raced, raced))
+            in_a_process(race_layers, {"model": model}, environment=fresh_environment(raced, raced))
             layers_are_known = True
         say(f"{model}: {case}")
         given = {"model": model, "races": case.startswith("race"), "seconds": seconds}
@@ -145,7 +145,9 @@ _FOLDERS = {
 """Of logs, and of kernels."""
 
 
-def _environment(logs: Path, kernels: Path) -> dict[str, str]:
+def fresh_environment(logs: Path, kernels: Path) -> dict[str, str]:
+    """Of a process whose records are those in ``logs`` alone, and whose kernels those in ``kernels``; both folders are
+    made. What is compiled of calls is there."""
     places = {"DWCONV_TUNING_LOGS": str(logs / "logs"), "XDG_CACHE_HOME": str(kernels / "cache")}
     environment = {**os.environ, "DWCONV_UNTUNED": "predict", **places}
     environment.pop("DWCONV_CACHE", None)

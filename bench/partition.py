@@ -27,7 +27,7 @@ from dwconv.errors import BuildError, InvalidChoice, NoTemplate, say
 from dwconv.kernels import build
 from dwconv.kernels.artifact import Artifact
 from dwconv.kernels.sass import disassemble
-from dwconv.measure.runner import LocalRunner
+from dwconv.measure.runner import LocalRunner, WorkerProcesses
 from dwconv.problems.target import CudaTarget, parse_target
 from dwconv.problems.workload import PASSES, Workload
 from dwconv.schedules.cuda.gpu.cost import conflicts_us, price
@@ -117,7 +117,7 @@ def _told(
 def _known(folder: Path, target: CudaTarget) -> dict[Workload, list[dict[str, Any]]]:
     """The rows of the file that an earlier run wrote, by workload. Raises UnreadableResults."""
     path = folder / f"partition-{target.device}.json"
-    by_names = {tuple(map(str, _names(workload).values())): workload for workload in workloads()}
+    by_names = {tuple(map(str, names_of(workload).values())): workload for workload in workloads()}
     rows: dict[Workload, list[dict[str, Any]]] = {}
     for row in read(path).rows if path.exists() else []:
         names = tuple(str(row.get(name)) for name in NAMES)
@@ -189,7 +189,8 @@ def workloads(
 NAMES = ("pass", "size", "kernel", "stride")
 
 
-def _names(workload: Workload) -> dict[str, Any]:
+def names_of(workload: Workload) -> dict[str, Any]:
+    """What distinguishes it in the rows."""
     values = workload.pass_, workload.input_size[0], workload.kernel[0], workload.stride[0]
     return dict(zip(NAMES, values, strict=True))
 
@@ -204,12 +205,12 @@ def rows_of(
     least cost, and the best of all. So many configurations of least estimate are ``built``, and that of least computed
     cost is the variant's; 0: none, that of least estimate is."""
     compiles = built > 0
-    parts = _variants(workload) if variants is None else variants
-    found = _chosen(workload, target, built=built, variants=parts)
-    measured = _measured(workload, target, list(found.values())) if compiles and target.present else {}
+    parts = variants_of(workload) if variants is None else variants
+    found = configs_of(workload, target, built=built, variants=parts)
+    measured = measured_us(workload, target, list(found.values())) if compiles and target.present else {}
     return [
         {
-            **_names(workload),
+            **names_of(workload),
             "variant": name,
             "config": config.to_dict(),
             **_facts(workload, config, target, compiles=compiles),
@@ -220,7 +221,9 @@ def rows_of(
     ]
 
 
-def _chosen(workload: Workload, target: CudaTarget, *, built: int, variants: Sequence[Variant]) -> dict[str, Config]:
+def configs_of(workload: Workload, target: CudaTarget, *, built: int, variants: Sequence[Variant]) -> dict[str, Config]:
+    """The configuration of each row of ``rows_of``."""
+
     def least(configs: Iterable[Config]) -> Config:
         return min(configs, key=lambda config: _us(workload, config, target, compiles=built > 0))
 
@@ -265,7 +268,8 @@ def _estimates_of_part(
         return {}
 
 
-def _variants(workload: Workload) -> Sequence[Variant]:
+def variants_of(workload: Workload) -> Sequence[Variant]:
+    """What is compared of its pass."""
     if workload.pass_ == "wgrad":
         return SUMS
     return (*LEVELS, *COPIED)
@@ -349,10 +353,13 @@ def _machine_code(workload: Workload, config: Config, target: CudaTarget) -> dic
     return {"machine_code": counted(disassemble(artifact.cubin)[kernel])}
 
 
-def _measured(workload: Workload, target: CudaTarget, configs: Sequence[Config]) -> dict[Config, dict[str, float]]:
-    """Times on this device, side by side with PyTorch's op, which is cuDNN's where that is faster."""
+def measured_us(
+    workload: Workload, target: CudaTarget, configs: Sequence[Config], *, workers: WorkerProcesses | None = None
+) -> dict[Config, dict[str, float]]:
+    """Times on this device, side by side with PyTorch's op, which is cuDNN's where that is faster; without those that
+    failed."""
     candidates = [Candidate(workload, config) for config in dict.fromkeys(configs)]
-    with LocalRunner(workload, target) as runner:
+    with LocalRunner(workload, target, workers=workers) as runner:
         records = list(runner.confirm(candidates))
     return {
         record.config: {

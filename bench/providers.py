@@ -10,7 +10,8 @@
     pytorch-<layout>    PyTorch's transposed convolution, whatever library runs it
 
 PyTorch reports which library runs its operator under which settings: a name says what it is, and none is raced twice.
-Tensors are in the provider's layout: no time includes a copy. causal_conv1d is imported here alone.
+Tensors are in the provider's layout: no time includes a copy. Packages of causal convolutions (``CAUSAL``) are imported
+here alone.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from functools import partial
 
 import torch
 
+from dwconv.errors import one_line
 from dwconv.measure.clock.timing import Call
 from dwconv.measure.providers import laid_out, not_covered, pytorch_by_layout, pytorch_call
 from dwconv.problems.problem import memory_format
@@ -160,9 +162,53 @@ def causal_conv1d(workload: Workload, layout: Layout, inputs: Inputs) -> Call:
         raise ValueError("causal-conv1d takes causal rows of 2 to 4 taps, one output for each channel")
     named = dict(zip(workload.inputs, laid_out(workload, *inputs, layout=layout), strict=True))
     x, w, bias = named["x"].squeeze(2), named["w"].flatten(1), named.get("bias")
+    run, silu = _of_causal_conv1d(), workload.epilogue == "silu"
+    return lambda: run(x, w, bias, silu=silu).unsqueeze(2)
+
+
+# -- causal convolutions of sequences, as functions that have gradients ------------------------------------------------
+
+
+CausalFunction = Callable[..., torch.Tensor]
+"""(x, weight, bias, silu=…) -> y; x and y are (B, C, L), weight (C, K), bias (C) or None. Raises the package's error
+for what it does not run."""
+
+
+def _of_causal_conv1d() -> CausalFunction:
     run = importlib.import_module("causal_conv1d").causal_conv1d_fn
-    activation = "silu" if workload.epilogue == "silu" else None
-    return lambda: run(x, w, bias, activation=activation).unsqueeze(2)
+    return lambda x, w, bias, *, silu: run(x, w, bias, activation="silu" if silu else None)
+
+
+def _of_cudnn() -> CausalFunction:
+    run = importlib.import_module("cudnn.ops").causal_conv1d
+    return lambda x, w, bias, *, silu: run(x, w, bias, activation="silu" if silu else "identity")
+
+
+def _of_subquadratic_ops() -> CausalFunction:
+    run = importlib.import_module("subquadratic_ops_torch.causal_conv1d").causal_conv1d
+    return lambda x, w, bias, *, silu: run(x, w, bias, "silu" if silu else "identity")
+
+
+CAUSAL: dict[str, tuple[str, Callable[[], CausalFunction]]] = {
+    "causal-conv1d": ("causal-conv1d", _of_causal_conv1d),
+    "cudnn-causal": ("nvidia-cudnn-frontend 1.23 or newer, with cuDNN 9.22 or newer,", _of_cudnn),
+    "subquadratic-ops": ("subquadratic-ops-torch", _of_subquadratic_ops),
+}
+"""Providers by name: the package, in words, and how its function is imported."""
+
+
+def causal_functions() -> tuple[dict[str, CausalFunction], dict[str, str]]:
+    """Those of ``CAUSAL`` that are installed, and why the others do not race."""
+    found: dict[str, CausalFunction] = {}
+    refused: dict[str, str] = {}
+    for name, (package, imported) in CAUSAL.items():
+        try:
+            found[name] = imported()
+        except ModuleNotFoundError:
+            refused[name] = f"{package} is not installed"
+        except Exception as error:  # noqa: BLE001  whatever a package raises that does not fit here
+            refused[name] = f"{package} cannot be used: {one_line(f'{type(error).__name__}: {error}', most=150)}"
+    return found, refused
 
 
 def cudnn_op(workload: Workload, layout: Layout, inputs: Inputs) -> Call:

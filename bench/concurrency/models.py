@@ -273,21 +273,22 @@ def _resnet() -> nn.Module:
     return Classifier(resnet("ResNet-34", classes=CLASSES, small_images=False))
 
 
-def _images(batch: int, size: int) -> Callable[[], tuple[Tensor, ...]]:
+def images_of(batch: int, size: int) -> Callable[[], tuple[Tensor, ...]]:
+    """Makes images and labels."""
     return lambda: (torch.randn(batch, 3, size, size), torch.randint(0, CLASSES, (batch,)))
 
 
 NETWORKS = (
-    TrainedNetwork(name="ResNet-34", make=_resnet, data=_images(4, 96)),
+    TrainedNetwork(name="ResNet-34", make=_resnet, data=images_of(4, 96)),
     TrainedNetwork(
         name="DCGAN", make=DCGAN, data=lambda: (torch.randn(16, 3, 64, 64), torch.randn(16, 64, 1, 1))
     ),
-    TrainedNetwork(name="Inception-v2", make=lambda: Classifier(InceptionV2()), data=_images(4, 96)),
+    TrainedNetwork(name="Inception-v2", make=lambda: Classifier(InceptionV2()), data=images_of(4, 96)),
     TrainedNetwork(
         name="LSTM", make=LSTM, data=lambda: (torch.randint(0, 500, (32, 12)), torch.randint(0, 500, (32, 12)))
     ),
     TrainedNetwork(
-        name="MobileNetV3", make=lambda: Classifier(MobileNetV3Large(classes=CLASSES)), data=_images(4, 96)
+        name="MobileNetV3", make=lambda: Classifier(MobileNetV3Large(classes=CLASSES)), data=images_of(4, 96)
     ),
-    TrainedNetwork(name="InceptionNeXt", make=lambda: Classifier(InceptionNeXt()), data=_images(4, 128)),
+    TrainedNetwork(name="InceptionNeXt", make=lambda: Classifier(InceptionNeXt()), data=images_of(4, 128)),
 )  # fmt: skip

@@ -43,13 +43,20 @@ class SgdSteps:
     ``backend``: of torch.compile; None for no compilation."""
 
     def __init__(
-        self, network: TrainedNetwork, *, seed: int, backend: Any = None, options: Mapping[str, Any] | None = None
+        self,
+        network: TrainedNetwork,
+        *,
+        seed: int,
+        backend: Any = None,
+        options: Mapping[str, Any] | None = None,
+        device: str = "cpu",
     ) -> None:
         torch.manual_seed(seed)
         self.model = network.make().train()
+        self.model.to(device)
         self._start = copy.deepcopy(self.model.state_dict())
         self._optimizer = torch.optim.SGD(self.model.parameters(), lr=_LEARNING_RATE, momentum=0.9)
-        self._data = network.data()
+        self._data = [each.to(device) for each in network.data()]
         self._run: Callable[..., torch.Tensor] = self.model
         if backend is not None:
             given = None if options is None else dict(options)
@@ -128,9 +135,9 @@ class SettingStep:
 class ChosenStep:
     """Steps with the backend as users have it, which chooses for itself in its first step."""
 
-    def __init__(self, network: TrainedNetwork, *, seed: int, seconds: float) -> None:
+    def __init__(self, network: TrainedNetwork, *, seed: int, seconds: float, device: str = "cpu") -> None:
         options = {"log": False, "seconds": seconds}
-        self.training = SgdSteps(network, seed=seed, backend=dwconv_concurrent, options=options)
+        self.training = SgdSteps(network, seed=seed, backend=dwconv_concurrent, options=options, device=device)
 
     def __call__(self) -> float:
         return self.training()

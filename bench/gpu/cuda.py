@@ -1,13 +1,17 @@
-"""``python -m bench cuda [STAGE …]``: on a machine with a GPU, in stages, from first contact to training.
+"""``python -m bench cuda [STAGE …]``: on a machine with a GPU, in stages, what shows most in a second first.
 
-    smoke ──► verify ──► host ───► tune ───► race ──────► blocks ───► train ────► depthwise
-    a minute  every      µs of a   layers    dwconv and   as one and  steps of    steps where
-    of first  template,  call on   of        every other  one by      four usual  depthwise
-    contact   type       the host  networks  in turns     one         networks    is the work
+    smoke      a minute of first contact              race       dwconv and every other in turns
+    host       µs of a call on the host               blocks     as one and one by one
+    train      steps of four usual networks           sequences  1-D layers and packages for them
+    depthwise  steps where depthwise is the work      partition  one level, two levels, virtual threads
+    sizes      layers at sizes never tuned            verify     every template, in every type
+    first_run  convert without records or kernels     cores      the benchmarks of the CPU
+    tune       layers of networks                     streams    what runs beside kernels
 
 Each stage can run alone. DIR/cuda.json holds every answer at once, the log beside it tuning's records; a stage run
-again continues where it stopped. Races, blocks and steps are also written as results of a benchmark. Results that ship
-for the device are not measured again without --again; steps some of whose passes were never raced do not count yet.
+again continues where it stopped. Answers are also written as results of a benchmark. Results that ship for the device
+are not measured again without --again; steps some of whose passes were never raced do not count yet. Named stages share
+the time; without names each gets its minutes before the next one begins.
 """
 
 from __future__ import annotations
@@ -26,20 +30,30 @@ from typing import Any
 from bench.cases import gpu_workloads, odd_workloads
 from bench.gpu.blocks import FIRST_S as BLOCK_S
 from bench.gpu.blocks import block_candidates, blocks_stage
+from bench.gpu.cores import cores_stage
+from bench.gpu.first_run import FIRST_S as FIRST_RUN_S
+from bench.gpu.first_run import first_run_stage
 from bench.gpu.host import FIRST_S as HOST_S
 from bench.gpu.host import host_candidates, host_stage
+from bench.gpu.partition import FIRST_S as PARTITION_S
+from bench.gpu.partition import partition_candidates, partition_stage
 from bench.gpu.plan import Plan
 from bench.gpu.prepared import Prepared
 from bench.gpu.race import FIRST_S as RACE_S
 from bench.gpu.race import in_words, race_candidates, race_stage, worst_first
 from bench.gpu.run import Answers, Ended, Interrupted, Pace, Run, State, interrupted_after, say
+from bench.gpu.sequences import FIRST_S as SEQUENCES_S
+from bench.gpu.sequences import sequence_candidates, sequences_stage
+from bench.gpu.sizes import FIRST_S as SIZES_S
+from bench.gpu.sizes import size_candidates, sizes_stage
 from bench.gpu.smoke import MOST_S as SMOKE_MOST_S
 from bench.gpu.smoke import smoke_candidates, smoke_stage
+from bench.gpu.streams import streams_stage
 from bench.gpu.train import FIRST_S as TRAIN_S
 from bench.gpu.train import ROWS, depthwise_candidates, depthwise_stage, train_candidates, train_stage
 from bench.gpu.tune import BESIDE_S, LEAST_S, tune_candidates, tune_stage
+from bench.gpu.verify import PROGRAMS, right_programs, verify_candidates, verify_stage
 from bench.gpu.verify import in_words as in_words_of_verdict
-from bench.gpu.verify import verify_candidates, verify_stage
 from bench.results import FOLDER, counts, read_results, write_results
 from dwconv import native
 from dwconv.commands.command_line import ArgumentParser, from_0, whole
@@ -54,10 +68,11 @@ from dwconv.tuner.step_time import with_both_gradients
 
 @dataclass(frozen=True, kw_only=True)
 class GpuStage:
-    """How a stage is run, and its share of the time that is left for it and the stages after it."""
+    """How a stage is run."""
 
     run: Callable[[Run], Ended]
-    weight: int
+    minutes: float
+    """What it takes to show most of what it can: its share of the time, beside the others'."""
     candidates: Callable[[Plan], Iterable[Candidate]] = lambda plan: ()
     """What it builds, as far as that is known before: the most important first."""
     first_s: float = 0.0
@@ -68,17 +83,25 @@ class GpuStage:
 
 
 STAGES = {
-    "smoke": GpuStage(run=smoke_stage, candidates=smoke_candidates, weight=4, most_s=SMOKE_MOST_S),
-    "verify": GpuStage(run=verify_stage, candidates=verify_candidates, weight=5),
-    "host": GpuStage(run=host_stage, candidates=host_candidates, weight=4, first_s=HOST_S, measures_calls=True),
-    "tune": GpuStage(run=tune_stage, candidates=tune_candidates, weight=9, first_s=LEAST_S + BESIDE_S),
-    "race": GpuStage(run=race_stage, candidates=race_candidates, weight=7, first_s=RACE_S),
-    "blocks": GpuStage(run=blocks_stage, candidates=block_candidates, weight=5, first_s=BLOCK_S, measures_calls=True),
-    "train": GpuStage(run=train_stage, candidates=train_candidates, weight=8, first_s=TRAIN_S, measures_calls=True),
+    "smoke": GpuStage(run=smoke_stage, candidates=smoke_candidates, minutes=0.5, most_s=SMOKE_MOST_S),
+    "host": GpuStage(run=host_stage, candidates=host_candidates, minutes=2, first_s=HOST_S, measures_calls=True),
+    "train": GpuStage(run=train_stage, candidates=train_candidates, minutes=4, first_s=TRAIN_S, measures_calls=True),
     "depthwise": GpuStage(
-        run=depthwise_stage, candidates=depthwise_candidates, weight=6, first_s=TRAIN_S, measures_calls=True
+        run=depthwise_stage, candidates=depthwise_candidates, minutes=3, first_s=TRAIN_S, measures_calls=True
     ),
+    "sizes": GpuStage(run=sizes_stage, candidates=size_candidates, minutes=1.5, first_s=SIZES_S, measures_calls=True),
+    "first_run": GpuStage(run=first_run_stage, minutes=2, first_s=FIRST_RUN_S, measures_calls=True),
+    "tune": GpuStage(run=tune_stage, candidates=tune_candidates, minutes=1.5, first_s=LEAST_S + BESIDE_S),
+    "race": GpuStage(run=race_stage, candidates=race_candidates, minutes=1.5, first_s=RACE_S),
+    "blocks": GpuStage(run=blocks_stage, candidates=block_candidates, minutes=1, first_s=BLOCK_S, measures_calls=True),
+    "sequences": GpuStage(run=sequences_stage, candidates=sequence_candidates, minutes=2, first_s=SEQUENCES_S),
+    "partition": GpuStage(run=partition_stage, candidates=partition_candidates, minutes=2, first_s=PARTITION_S),
+    "verify": GpuStage(run=verify_stage, candidates=verify_candidates, minutes=2),
+    "cores": GpuStage(run=cores_stage, minutes=6),
+    "streams": GpuStage(run=streams_stage, minutes=1.5, measures_calls=True),
 }
+KEPT = ("host", "sizes", "first_run", "sequences", "partition", "cores", "streams")
+"""Stages whose answers are in the results as they are, and count in the next run."""
 
 
 PREPARE = "prepare"
@@ -102,6 +125,7 @@ def command(argv: Sequence[str] | None) -> int:
     parser.add_argument(
         "--prepared", type=Path, metavar="FOLDER", help=f"run the kernels that bench cuda {PREPARE} built: it is code"
     )
+    parser.add_argument("--newer", action="store_true", help="verify no program that was right in what ships")
     arguments = parser.parse_args(argv)
     stages = chosen_stages(parser, arguments.stages)
     budget = Pace(arguments.seconds)
@@ -111,7 +135,8 @@ def command(argv: Sequence[str] | None) -> int:
     wanted = with_both_gradients(dict.fromkeys(gpu_workloads(every=arguments.all), 1), target)
     workloads = list(wanted)[: arguments.first]
     state = State.open(arguments.out, device=target.device)
-    for stage, answers in _answers_in(shipped_results(target)).items():
+    shipped = shipped_results(target)
+    for stage, answers in _answers_in(shipped).items():
         state.take(stage, answers, again=arguments.again)
     records, own = (folder / f"{target.device}.jsonl" for folder in (shipped_log_folder(), arguments.out))
     if records.exists() and not own.exists():
@@ -119,7 +144,8 @@ def command(argv: Sequence[str] | None) -> int:
     prepared = Prepared.taken(arguments.prepared, target) if arguments.prepared else None
     return run_stages(
         stages, target, state, budget=budget, workloads=workloads, odd=odd_workloads(), here=arguments.one_process,
-        prepared=prepared,
+        prepared=prepared, known_programs=frozenset(shipped.get(PROGRAMS, []) if arguments.newer else []),
+        in_turn=not arguments.stages,
     )  # fmt: skip
 
 
@@ -146,8 +172,11 @@ def run_stages(
     odd: list[Workload],
     here: bool = False,
     prepared: Prepared | None = None,
+    known_programs: frozenset[str] = frozenset(),
+    in_turn: bool = False,
 ) -> int:
-    """Run some stages and print a summary; the exit status is 0 if none failed."""
+    """Run some stages and print a summary; the exit status is 0 if none failed. They share the time; ``in_turn``: each
+    gets its minutes, or its share if that is more, as long as there is any."""
     ended: dict[str, Ended] = {}
     grace_s = max(1.0, _GRACE * budget.left_s)
     try:
@@ -159,14 +188,15 @@ def run_stages(
             stage = STAGES[name]
             if stage.measures_calls:
                 _wait_for_calls(name, within_s=budget.left_s)
-            share = stage.weight / sum(STAGES[each].weight for each in stages[position:])
-            pace = Pace(min(stage.most_s, share * budget.left_s), first_s=stage.first_s)
+            share_s = budget.left_s * stage.minutes / sum(STAGES[each].minutes for each in stages[position:])
+            seconds = max(share_s, 60 * stage.minutes) if in_turn else share_s
+            pace = Pace(min(stage.most_s, seconds, budget.left_s), first_s=stage.first_s)
             say(name, f"at most {pace.left_s:.0f} of {budget.left_s:.0f} s")
             ended[name] = _ended(
                 name,
                 Run(
                     target=target, state=state, pace=pace, workloads=workloads, odd=odd, one_process=here,
-                    prepared=prepared,
+                    prepared=prepared, known_programs=known_programs if name == "verify" else frozenset(),
                 ),
                 within_s=pace.left_s + grace_s,
             )  # fmt: skip
@@ -222,7 +252,7 @@ def _answers_in(shipped: dict[str, Any]) -> dict[str, Answers]:
     """By stage and item, as a state has them."""
     steps = shipped.get("steps", {})
     return {
-        "host": shipped.get("host", {}),
+        **{stage: shipped.get(stage, {}) for stage in KEPT},
         "race": {row["workload"]: row for row in shipped.get("rows", [])},
         "blocks": {row["workload"]: row for row in shipped.get("blocks", [])},
         **{stage: {name: steps[name] for name in rows if name in steps} for stage, rows in ROWS.items()},
@@ -232,7 +262,7 @@ def _answers_in(shipped: dict[str, Any]) -> dict[str, Answers]:
 def _write_results(state: State, target: Target) -> None:
     """Of all runs so far, if there are any."""
     rows = [{"workload": key, **answer} for key, answer in worst_first(state.of("race"))]
-    if not rows and not any(state.of(stage) for stage in ("blocks", *ROWS)):
+    if not rows and not any(state.of(stage) for stage in ("blocks", *ROWS, *KEPT)):
         return
     shipped = shipped_results(target)
     steps = shipped.get("steps", {})
@@ -243,7 +273,8 @@ def _write_results(state: State, target: Target) -> None:
     facts = {
         "measured": state.of("limits").get("device") or shipped.get("measured"),
         "verified": dict(verified) or shipped.get("verified", {}),
-        "host": state.of("host"),
+        PROGRAMS: sorted({*shipped.get(PROGRAMS, []), *right_programs(state.of("verify"), state.of(PROGRAMS))}),
+        **{stage: answers for stage in KEPT if (answers := state.of(stage))},
         "blocks": [{"workload": key, **answer} for key, answer in state.of("blocks").items()],
         "steps": steps,
     }

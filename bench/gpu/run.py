@@ -210,6 +210,8 @@ class Run:
     """True if kernels run in this process."""
     prepared: Prepared | None = None
     """Kernels that were built elsewhere."""
+    known_programs: frozenset[str] = frozenset()
+    """Digests of programs that need not be verified."""
     jobs: int = field(default_factory=lambda: max(1, min(12, cores() - 2)))
 
     @property

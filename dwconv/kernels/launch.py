@@ -178,6 +178,25 @@ def statistics_kernel(module: Any, device: torch.device) -> Any | None:
         return module.StatisticsKernel(_driver_for(module, index, loaded.context), int(loaded.functions[0]), loaded)
 
 
+_STATISTICS_THREADS = 128
+
+
+def launch_statistics(norms: ctypes.Array[Any], *, count: int, channels: int) -> None:
+    """Launch the same kernel on PyTorch's current device and stream without the compiled C++, as ``statistics.h`` does.
+    ``norms``: two of its ``Moving``, of which the first ``count`` move; ``channels``: the most of one. Raises
+    BrokenInstallation, BuildError."""
+    device = torch.cuda.current_device()
+    loaded = _statistics(device)
+    _, set_context, launch = _entries()
+    parameters = (ctypes.c_void_p * 1)(ctypes.addressof(norms))
+    shape = (-(-channels // _STATISTICS_THREADS), count, 1, _STATISTICS_THREADS, 1, 1, 0)
+    stream = ctypes.c_void_p(torch._C._cuda_getCurrentRawStream(device))
+    status = set_context(ctypes.c_void_p(int(loaded.context)))
+    status = status or launch(ctypes.c_void_p(int(loaded.functions[0])), *shape, stream, parameters, None)
+    if status:
+        _value((_driver().CUresult(status),), "running statistics")
+
+
 @cache
 def _statistics(device: int) -> _LoadedModule:
     """Raises BrokenInstallation, BuildError."""

@@ -6,7 +6,9 @@ import time
 from functools import partial
 
 import torch
+from torch import Tensor, nn
 
+from bench.concurrency.models import Classifier, TrainedNetwork, images_of
 from bench.models import Network
 from bench.rows_and_volumes import X3D, Mamba, MedNeXt
 from tests.models import OneBlock, TinyNet
@@ -38,3 +40,19 @@ class Spacious(OneBlock):
 
 
 SPACIOUS = Network(name="Spacious", make=Spacious, batch=8, sample=(3, 12, 12))
+
+
+class TwoBranches(nn.Module):
+    """(N, 3, H, W) -> (N, 10): two convolutions that can run side by side."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.left, self.right = nn.Conv2d(3, 8, 3, padding=1), nn.Conv2d(3, 8, 5, padding=2)
+        self.head = nn.Linear(16, 10)
+
+    def forward(self, x: Tensor) -> Tensor:
+        found: Tensor = self.head(torch.cat([self.left(x).relu(), self.right(x).relu()], 1).mean((2, 3)))
+        return found
+
+
+BRANCHES = TrainedNetwork(name="Branches", make=lambda: Classifier(TwoBranches()), data=images_of(2, 12))

@@ -73,11 +73,11 @@ def test_what_differs_shows():
     plain, other = nn.Conv2d(3, 3, 3, padding=1), nn.Conv2d(3, 3, 3, padding=1)
     steps = {blocks.PLAIN: blocks.step_of(plain, x, dz), "other": blocks.step_of(other, x, dz)}
     exact = steps[blocks.PLAIN]()
-    differences, refused = blocks._differences(steps, exact)
+    differences, refused = blocks.differences_of(steps, exact)
     assert differences.keys() == {"other"} and differences["other"] > 0.1
     assert refused["other"].startswith("wrong: ")
     same = {blocks.PLAIN: steps[blocks.PLAIN], "same": steps[blocks.PLAIN]}
-    assert blocks._differences(same, exact) == ({"same": 0.0}, {})
+    assert blocks.differences_of(same, exact) == ({"same": 0.0}, {})
 
 
 def test_results_that_are_no_numbers_are_wrong():
@@ -85,7 +85,7 @@ def test_results_that_are_no_numbers_are_wrong():
         blocks.PLAIN: lambda: (torch.ones(2), torch.ones(2)),
         "nan": lambda: (torch.ones(2), torch.full((2,), torch.nan)),
     }
-    assert "nan" in blocks._differences(steps, steps[blocks.PLAIN]())[1]
+    assert "nan" in blocks.differences_of(steps, steps[blocks.PLAIN]())[1]
 
 
 def test_what_vanishes_may_be_off_as_far_as_pytorch_is():
@@ -96,7 +96,7 @@ def test_what_vanishes_may_be_off_as_far_as_pytorch_is():
         return lambda: (torch.ones(4), torch.full((4,), 1e-6 + much))
 
     steps = {blocks.PLAIN: off_by(1e-3), "as far": off_by(-1.9e-3), "farther": off_by(-2.1e-3)}
-    assert set(blocks._differences(steps, exact)[1]) == {"farther"}
+    assert set(blocks.differences_of(steps, exact)[1]) == {"farther"}
 
 
 def test_what_is_kept_is_counted_once_without_parameters():

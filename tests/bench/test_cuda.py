@@ -59,7 +59,7 @@ def test_without_a_gpu_it_refuses_in_one_line(capsys, tmp_path):
 @pytest.mark.parametrize(
     ("options", "named"),
     [
-        (["speed"], "stage speed is unknown; use smoke, verify, host, tune, race, blocks, train, depthwise"),
+        (["speed"], "stage speed is unknown; use smoke, host, train, depthwise, sizes, first_run, tune, race, "),
         (["--seconds", "nan"], "nan is not a number of 0 or more"),
         (["--first", "0"], "0 is not a whole number of at least 1"),
     ],
@@ -75,7 +75,8 @@ def test_all_stages_run_in_their_order_and_end_with_a_line_and_a_summary(gpu, tm
     assert bench(tmp_path) == 0
     run, _, summary = capsys.readouterr().out.partition("\nsummary, ")
     assert [line.split()[0] for line in run.splitlines() if line.endswith("fine")] == [
-        "[smoke]", "[verify]", "[host]", "[tune]", "[race]", "[blocks]", "[train]", "[depthwise]",
+        "[smoke]", "[host]", "[train]", "[depthwise]", "[sizes]", "[first_run]", "[tune]", "[race]", "[blocks]",
+        "[sequences]", "[partition]", "[verify]", "[cores]", "[streams]",
     ]  # fmt: skip
     assert [line.split() for line in summary.splitlines()[1:]] == [[name, "fine"] for name in cuda.STAGES]
     assert json.loads((tmp_path / FILE).read_text())["device"] == TARGET.device
@@ -88,18 +89,41 @@ def test_stages_can_run_alone_and_one_that_failed_makes_the_exit_status(gpu, tmp
         gpu(name, lambda run, name=name, ended=ended: seen.setdefault(name, run) and ended)
     assert bench(tmp_path, "race", "verify", "--first", "2", "--one-process", "--seconds", "60") == 1
     assert "FAILED: 1 wrong" in capsys.readouterr().out
-    assert list(seen) == ["verify", "race"]
+    assert list(seen) == ["race", "verify"], "in the order of all stages"
     run = seen["verify"]
     assert run.workloads == gpu_workloads()[:2] and run.odd == odd_workloads(), "--first does not cut what is verified"
     assert run.one_process and run.target is TARGET and run.state.path.parent == tmp_path
-    assert seen["verify"].pace.left_s <= 60 * 5 / 12 < seen["race"].pace.left_s <= 60, "what verify leaves is of race"
+    assert seen["race"].pace.left_s <= 60 * 1.5 / 3.5 < seen["verify"].pace.left_s <= 60, "what race leaves is verify's"
+
+
+def test_without_names_each_stage_gets_its_minutes_before_the_next_begins(gpu, tmp_path):
+    lent = {}
+    for name in cuda.STAGES:
+        gpu(name, lambda run, name=name: lent.setdefault(name, run.pace.left_s) and Ended(line="fine"))
+    assert bench(tmp_path, "--seconds", "200") == 0
+    assert lent["train"] == pytest.approx(200, abs=5), "its minutes are more"
+    assert 60 * cuda.STAGES["host"].minutes - 5 < lent["host"] <= 60 * cuda.STAGES["host"].minutes
+    lent.clear()
+    assert bench(tmp_path, "--seconds", "36000") == 0
+    assert lent["host"] > 10 * 60 * cuda.STAGES["host"].minutes, "its share is more"
+
+
+def test_only_verify_leaves_out_what_ships_as_right_and_only_on_request(gpu, tmp_path, monkeypatch):
+    monkeypatch.setattr(cuda, "shipped_results", lambda target: {"programs": ["ab", "cd"]})
+    seen = {}
+    for name in ("smoke", "verify"):
+        gpu(name, lambda run, name=name: seen.update({name: run.known_programs}) or Ended(line="fine"))
+    assert bench(tmp_path, "smoke", "verify", "--newer") == 0
+    assert seen == {"smoke": frozenset(), "verify": frozenset({"ab", "cd"})}
+    assert bench(tmp_path, "verify") == 0 and seen["verify"] == frozenset()
 
 
 def test_it_starts_from_what_ships_for_the_device(gpu, tmp_path, monkeypatch):
     (tmp_path / "logs").mkdir()
     (tmp_path / "logs" / f"{TARGET.device}.jsonl").write_text("records")
     monkeypatch.setattr(cuda, "shipped_log_folder", lambda: tmp_path / "logs")
-    shipped = {"host": {"C++": 1}, "rows": [{"workload": "w", "config": 2}], "blocks": [{"workload": "b"}], "steps": {}}
+    of_kept = {stage: {"C++": 1} for stage in cuda.KEPT}
+    shipped = {**of_kept, "rows": [{"workload": "w", "config": 2}], "blocks": [{"workload": "b"}], "steps": {}}
     monkeypatch.setattr(cuda, "shipped_results", lambda target: shipped)
     seen = {}
     gpu("verify", lambda run: seen.update(run=run) or Ended(line="fine"))
@@ -108,6 +132,7 @@ def test_it_starts_from_what_ships_for_the_device(gpu, tmp_path, monkeypatch):
     assert bench(own, "verify") == 0
     of = seen["run"].state.of
     assert (of("host"), list(of("race")), list(of("blocks"))) == ({"C++": 1}, ["w"], ["b"])
+    assert {stage: of(stage) for stage in cuda.KEPT} == {stage: {"C++": 1} for stage in cuda.KEPT}
     assert (own / f"{TARGET.device}.jsonl").read_text() == "records"
     (own / f"{TARGET.device}.jsonl").write_text("more")
     assert bench(own, "verify") == 0 and (own / f"{TARGET.device}.jsonl").read_text() == "more"
@@ -193,7 +218,7 @@ def test_a_stage_that_cannot_run_is_reported_and_the_others_run(gpu, tmp_path, c
     assert bench(tmp_path) == 1
     out = capsys.readouterr().out
     assert "[smoke] could not run: " in out and "no way" in out
-    assert "[train] fine" in out and "summary, " in out
+    assert "[streams] fine" in out and "summary, " in out
 
 
 def test_a_stage_that_does_not_end_is_interrupted(gpu, tmp_path, capsys, monkeypatch):
@@ -215,7 +240,7 @@ def test_ctrl_c_ends_with_what_is_known(gpu, tmp_path, capsys):
     gpu("tune", raising(KeyboardInterrupt()))
     assert bench(tmp_path) == 130
     out, err = capsys.readouterr()
-    assert "verify    fine" in out.partition("summary, ")[2] and "race" not in out
+    assert "train     fine" in out.partition("summary, ")[2] and "race" not in out
     assert err == "interrupted\n"
 
 

@@ -351,7 +351,7 @@ def test_a_network_that_cannot_be_made_is_left_out_with_a_line(capsys):
 @pytest.mark.parametrize(
     ("options", "named"),
     [
-        (["speed"], "stage speed is unknown; use smoke, verify"),
+        (["speed"], "stage speed is unknown; use smoke, host"),
         (["--target", "cpu"], "target=cpu is no architecture of GPUs to compile for; use cuda:sm_90"),
         (["--target", "cuda:sm_1"], "target=cuda:sm_1 is unknown"),
         (["--device", "nvidia-unheard-of"], "device=nvidia-unheard-of has no results of bench cuda that ship"),

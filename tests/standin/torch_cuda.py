@@ -216,6 +216,8 @@ def install() -> None:
         setattr(bindings, name, answer)
     cuda.graphs.graph_pool_handle = cuda.graph_pool_handle  # where make_graphed_callables looks
     torch.profiler.profile = Profile  # type: ignore[misc, assignment]
+    torch.Tensor.pin_memory = torch.Tensor.clone  # type: ignore[assignment]
+    torch.Tensor.record_stream = lambda tensor, stream: check()  # type: ignore[assignment, method-assign]
     torch.UntypedStorage.clone = _clone  # type: ignore[method-assign, assignment]
     torch.backends.cuda.is_built = lambda: True
 
