@@ -148,7 +148,8 @@ def _answer(row: StepsOf, run: Run, *, stage: str, steps: int) -> dict[str, Any]
             say(stage, f"{row.name}: batch {found['batch']} does not fit into memory")
             too_large.append(found["batch"])
     except (DwconvError, Interrupted) as error:
-        return {**found, "failed": str(error)}
+        is_in_time = run.pace.left_s > 0 or too_large
+        return {**found, "failed": str(error)} if is_in_time else None
     except Exception as error:  # noqa: BLE001  whatever a network does, it costs its own row
         return {**found, "failed": one_line(f"{type(error).__name__}: {error}", most=300)}
 

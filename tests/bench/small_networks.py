@@ -10,12 +10,15 @@ from torch import Tensor, nn
 
 from bench.concurrency.models import Classifier, TrainedNetwork, images_of
 from bench.models import Network
-from bench.rows_and_volumes import X3D, Mamba, MedNeXt
+from bench.rows_and_volumes import X3D, Conformer, Mamba, MedNeXt
 from tests.models import OneBlock, TinyNet
 
 TINY = Network(name="Tiny", make=TinyNet, batch=3, sample=(3, 12, 12))
 VIDEO = Network(name="Video", make=partial(X3D, channels=(8, 16), blocks=(1, 2)), batch=2, sample=(3, 3, 12, 12))
 VOLUME = Network(name="Volume", make=partial(MedNeXt, channels=4, rows=((2, 1), (3, 1))), batch=2, sample=(1, 6, 6, 6))
+SPEECH = Network(
+    name="Speech", make=partial(Conformer, channels=8, blocks=2, kernel=5, heads=2), batch=2, sample=(11, 8)
+)
 SEQUENCE = Network(name="Sequence", make=partial(Mamba, channels=8, blocks=2), batch=2, sample=(11, 8))
 
 

@@ -11,7 +11,7 @@ from bench.gpu import train as gpu_train
 from bench.gpu.run import Pace
 from bench.gpu.train import DEPTHWISE, ROWS, TRAINED, rows_of
 from bench.results import counts
-from dwconv.errors import WorkerDied
+from dwconv.errors import WorkerDied, WorkerTimeout
 from dwconv.tuner.race_result import RaceResult
 from tests.bench.gpu_runs import run_of
 from tests.bench.small_networks import SPACIOUS, TINY
@@ -127,6 +127,14 @@ def test_time_that_is_up_after_the_race_leaves_no_row(trained):
     at = iter(range(0, 10**6, 30))
     ended, asked, tuned, run = trained(pace=Pace(100, first_s=20, now=lambda: next(at)))
     assert asked == [] and len(tuned) == 1 and not run.state.of("train") and "4 of 4 left" in ended.line
+
+
+def test_steps_that_are_ended_since_the_time_is_up_leave_no_row(trained):
+    """Of ``died`` alone the row would say that it failed."""
+    at = iter(range(0, 10**6, 30))
+    died = WorkerTimeout("training A: no end after 20 s")
+    ended, asked, _, run = trained(died, pace=Pace(200, first_s=20, now=lambda: next(at)))
+    assert len(asked) == 1 and not run.state.of("train") and "4 of 4 left" in ended.line and not ended.failed
 
 
 def test_a_network_that_fails_is_reported_and_the_next_is_trained(trained, monkeypatch):

@@ -88,10 +88,11 @@ KERNELS = {
     "VIDEO": ("float32 nhwc 5×1×1 none", "float32 nhwc 3×3×3 none"),
     "VOLUME": ("float32 nhwc 3×3×3 none",),
     "SEQUENCE": tuple(f"float32 nhwc 1×4 {epilogue}" for epilogue in ("none", "silu", "silu_gradient")),
+    "SPEECH": ("float32 nchw 1×5 none",),
 }
 """What the layers of the small networks are."""
 DEPTHWISE = dwconv.nn.DepthwiseConv1d | dwconv.nn.DepthwiseConv3d
-LAYERS = {"VIDEO": 4, "VOLUME": 3, "SEQUENCE": 2}
+LAYERS = {"VIDEO": 4, "VOLUME": 3, "SEQUENCE": 2, "SPEECH": 2}
 
 
 @pytest.mark.parametrize("name", KERNELS)

@@ -43,7 +43,7 @@ def test_every_stage_shows_something(on_stand_in: OnStandIn, tmp_path: Path) -> 
         "tests.models:OneLayer float16 batch 2": 2, "tests.models:OneBlock bfloat16 batch 2": 2,
     }  # fmt: skip
     for row in written["steps"].values():
-        assert row["passes"]["of"] > 3 and row["passes"]["left"] == [], "a row counts if every pass was raced"
+        assert row["passes"]["of"] >= 3 and row["passes"]["left"] == [], "a row counts if every pass was raced"
         ways = {"plain", "plain again", "converted", *graphs} | {*row.get("blocks", {})}
         assert ways <= row["samples_per_s"].keys() == row["peak_bytes"].keys()
         assert min(row["samples_per_s"].values()) > 0 and min(row["peak_bytes"].values()) > 0
