@@ -32,7 +32,7 @@ from bench.gpu.blocks import FIRST_S as BLOCK_S
 from bench.gpu.blocks import block_candidates, blocks_stage
 from bench.gpu.cores import cores_stage
 from bench.gpu.first_run import FIRST_S as FIRST_RUN_S
-from bench.gpu.first_run import first_run_stage
+from bench.gpu.first_run import first_run_candidates, first_run_stage
 from bench.gpu.host import FIRST_S as HOST_S
 from bench.gpu.host import host_candidates, host_stage
 from bench.gpu.partition import FIRST_S as PARTITION_S
@@ -90,7 +90,9 @@ STAGES = {
         run=depthwise_stage, candidates=depthwise_candidates, minutes=3, first_s=TRAIN_S, measures_calls=True
     ),
     "sizes": GpuStage(run=sizes_stage, candidates=size_candidates, minutes=1.5, first_s=SIZES_S, measures_calls=True),
-    "first_run": GpuStage(run=first_run_stage, minutes=2, first_s=FIRST_RUN_S, measures_calls=True),
+    "first_run": GpuStage(
+        run=first_run_stage, candidates=first_run_candidates, minutes=2, first_s=FIRST_RUN_S, measures_calls=True
+    ),
     "tune": GpuStage(run=tune_stage, candidates=tune_candidates, minutes=1.5, first_s=LEAST_S + BESIDE_S),
     "race": GpuStage(run=race_stage, candidates=race_candidates, minutes=1.5, first_s=RACE_S),
     "blocks": GpuStage(run=blocks_stage, candidates=block_candidates, minutes=1, first_s=BLOCK_S, measures_calls=True),

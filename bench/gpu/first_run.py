@@ -23,6 +23,7 @@ import torch
 import dwconv
 from bench.evidence import ratio_of
 from bench.first_minute import fresh_environment
+from bench.gpu.plan import Plan
 from bench.gpu.run import Ended, Run, has_failed, say
 from bench.models import Network
 from bench.networks import image_for, mixed_precision, network_of
@@ -31,8 +32,10 @@ from bench.process import in_a_process, said_by
 from bench.step_rows import CONVERTED, PLAIN
 from dwconv import native
 from dwconv.errors import WorkerDied, WorkerTimeout
-from dwconv.problems.target import CudaTarget
+from dwconv.problems.target import CudaTarget, parse_target
 from dwconv.problems.workload import DType
+from dwconv.schedules.template import Candidate
+from dwconv.untuned.every_layer import candidates
 
 FIRST_S = 45.0
 """Expected seconds of a run, until one has been measured."""
@@ -84,6 +87,13 @@ def first_run_stage(
     answers = run.answers("first_run", items, answer, in_words=_in_words)
     text = "; ".join(f"{item}: {_in_words(each)}{_missed(item, each)}" for item, each in _worst_first(answers))
     return Ended.of(answers, text or "nothing was run", count=len(items))
+
+
+def first_run_candidates(plan: Plan) -> list[Candidate]:
+    """The kernels of its pack. Without a pack it builds in empty folders, whatever is there."""
+    target = plan.target
+    assert isinstance(target, CudaTarget), "kernels are built ahead for a GPU alone"
+    return candidates(parse_target(f"cuda:{target.arch}"), dtype=DTYPE, taps=TAPS)
 
 
 def pack_folder(run: Run) -> Path:

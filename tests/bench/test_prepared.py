@@ -11,16 +11,17 @@ import pytest
 
 from bench.__main__ import main
 from bench.cases import odd_workloads
-from bench.gpu import cuda, prepare, prepared
+from bench.gpu import cuda, first_run, prepare, prepared
 from bench.gpu.plan import Plan, as_if_made_here, found_in
 from bench.gpu.prepared import FILE, KeptFirst, Prepared, PreparedFolder
 from bench.gpu.verify import candidates_on
 from bench.models import Network
-from dwconv import settings
-from dwconv.errors import BrokenInstallation, InvalidConfig, RequestFailed
+from dwconv import export, settings
+from dwconv.errors import BrokenInstallation, InvalidConfig, PackError, RequestFailed
 from dwconv.kernels import cache
 from dwconv.kernels.entry import encode
 from dwconv.measure import comparisons
+from dwconv.packs import write_pack
 from dwconv.problems.block import Block
 from dwconv.problems.target import compiled_for_gpu, parse_target
 from dwconv.problems.workload import LAYOUTS, PASSES
@@ -30,6 +31,7 @@ from dwconv.schedules.template import Candidate, fitting, template
 from dwconv.system import versions
 from dwconv.tuner.expected_gain import MOST_STARTS
 from dwconv.tuner.race import race
+from dwconv.untuned import every_layer
 from tests.bench.gpu_runs import artifact, workload
 from tests.planted_records import record_of
 
@@ -324,6 +326,27 @@ def test_a_race_builds_what_was_planned_for_it_first(tmp_path, monkeypatch):
     assert set(of_run.starts(layers[1], most=MOST_STARTS)) <= set(planned)
     nothing_runs = dataclasses.replace(workload(), pass_="forward", block=Block.parse("none,ln"))
     assert of_run.starts(nothing_runs) == [] == list(of_run.raced([nothing_runs]))
+
+
+def test_the_pack_of_a_first_run_has_nothing_to_build(tmp_path, monkeypatch):
+    """It is made of the same candidates, for the same architecture."""
+    asked = []
+
+    def candidates(target, *, dtype, taps):
+        asked.append((target, dtype, tuple(taps)))
+        return WANTED[:2]
+
+    def made(wanted, target, *, folder):
+        asked.append((target, *wanted))
+        raise PackError("enough")
+
+    monkeypatch.setattr(every_layer, "candidates", candidates)
+    monkeypatch.setattr(first_run, "candidates", candidates)
+    monkeypatch.setattr(write_pack, "make_pack_for_every_layer", made)
+    assert export.main(first_run.pack_command("sm_90", tmp_path / "pack")[2:]) == 2
+    assert first_run.first_run_candidates(dataclasses.replace(PLAN, target=HERE)) == WANTED[:2]
+    of_pack, built, of_stage = asked
+    assert of_pack == of_stage and built == (SM_90, *WANTED[:2])
 
 
 def test_what_was_measured_with_the_versions_of_the_gpus_machine_counts_here():
