@@ -8,7 +8,7 @@ KERNEL ?= 3
 # Threads of OpenMP that wait must not take the cores from the tests beside them.
 PYTEST := OMP_WAIT_POLICY=passive $(PY) -m pytest -n logical --maxprocesses 8 --dist worksteal
 
-.PHONY: tune test test-all test-tsan test-arm prebuilt base dist kernels lint format clean
+.PHONY: tune test test-all test-tsan test-arm prebuilt prebuilt-for base dist kernels lint format clean
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -78,6 +78,9 @@ prebuilt:
 	  .venv-dist/bin/python -c 'from dwconv.native import compile as c; print(c.compile_into(c.PREBUILT))' || exit 1; \
 	done; done
 	rm -rf .venv-dist
+
+prebuilt-for: $(VENV)/installed  ## the C++ of calls for the PyTorch in the folder TORCH and the interpreter PYTHON, which need not run here together
+	$(PY) -c 'import sys; from pathlib import Path; from dwconv.native.compile import compile_for; print(compile_for(Path(sys.argv[1]), sys.argv[2]))' $(TORCH) $(PYTHON)
 
 # Kernels for every layer that the package brings, for each of BASES: Arm's on an Arm machine, or with a cross compiler.
 BASES ?= $(if $(filter aarch64,$(shell uname -m)),neon,avx2 avx512 $(if $(shell command -v aarch64-linux-gnu-g++),neon))

@@ -10,9 +10,11 @@ import atexit
 import hashlib
 import importlib.util
 import platform
+import re
+import subprocess
 import sys
 import sysconfig
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib import resources
 from importlib.machinery import ExtensionFileLoader
@@ -103,12 +105,8 @@ class Extension:
 
         with settings.quiet_logger("torch.utils.cpp_extension"):  # builds for CUDA name it, where there is no GPU
             from torch.utils.cpp_extension import include_paths, library_paths
-        command = [
-            compiler, *_FLAGS, *(f"-I{include}" for include in (*include_paths(), sysconfig.get_path("include"))),
-            f"-D_GLIBCXX_USE_CXX11_ABI={int(torch._C._GLIBCXX_USE_CXX11_ABI)}",
-            *(f"-L{library}" for library in library_paths()), *_COMPILED, "-o", f"{_NAME}.so",
-            *(f"-l{name}" for name in _LIBRARIES),
-        ]  # fmt: skip
+        includes = [*include_paths(), sysconfig.get_path("include")]
+        command = _command(compiler, includes, library_paths(), cxx11_abi=torch._C._GLIBCXX_USE_CXX11_ABI)
         return Build(command=command, sources=self._sources, result=f"{_NAME}.so")
 
     def compile(self, build: Build, *, limit_s: float = LIMIT_S, in_background: bool = False) -> LoadedModule:
@@ -121,17 +119,25 @@ class Extension:
             raise
 
 
+def _command(compiler: str, includes: Iterable[str], libraries: Iterable[str], *, cxx11_abi: bool) -> list[str]:
+    return [
+        compiler, *_FLAGS, *(f"-I{include}" for include in includes), f"-D_GLIBCXX_USE_CXX11_ABI={int(cxx11_abi)}",
+        *(f"-L{library}" for library in libraries), *_COMPILED, "-o", f"{_NAME}.so",
+        *(f"-l{name}" for name in _LIBRARIES),
+    ]  # fmt: skip
+
+
 def bound_to() -> dict[str, str]:
     """What a compiled module can be loaded into: the PyTorch, the Python, and the sources, which define how it is
     called."""
     import torch
 
+    return _bound_to(torch=str(torch.__version__), python=str(sysconfig.get_config_var("SOABI")))
+
+
+def _bound_to(*, torch: str, python: str) -> dict[str, str]:
     sources = "\0".join(_text(name) for name in _SOURCES)
-    return {
-        "torch": str(torch.__version__),
-        "python": str(sysconfig.get_config_var("SOABI")),
-        "sources": hashlib.sha256(sources.encode()).hexdigest(),
-    }
+    return {"torch": torch, "python": python, "sources": hashlib.sha256(sources.encode()).hexdigest()}
 
 
 PREBUILT = Path(__file__).parent / "prebuilt"
@@ -142,21 +148,42 @@ def prebuilt() -> Path | None:
     """The module that came with the package for this PyTorch, Python and kind of CPU; None if there is none."""
     if not PREBUILT.is_dir():
         return None
-    path = PREBUILT / _prebuilt_name()
+    path = PREBUILT / _prebuilt_name(bound_to())
     return path if path.exists() else None
 
 
-def _prebuilt_name() -> str:
-    bound = {**bound_to(), "machine": platform.machine()}
+def _prebuilt_name(bound_to: Mapping[str, str]) -> str:
+    bound = {**bound_to, "machine": platform.machine()}
     digest = hashlib.sha256("\0".join(bound.values()).encode()).hexdigest()[:16]
     return f"{_NAME}-{bound['torch']}-{bound['python']}-{digest}.so"
 
 
 def compile_into(folder: Path) -> Path:
     """The module, compiled for others to load as ``prebuilt``. Raises BuildError, OSError."""
-    content = Extension().build().run()
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / _prebuilt_name()
+    return _put(Extension().build().run(), folder / _prebuilt_name(bound_to()))
+
+
+def compile_for(torch: Path, python: str, *, folder: Path = PREBUILT) -> Path:
+    """The module for others to load as ``prebuilt`` that have the PyTorch in the folder ``torch`` and a Python like the
+    interpreter ``python``. The two need not fit together: only headers are read. Raises BuildError, OSError."""
+    asks = "import sysconfig; print(sysconfig.get_config_var('SOABI'), sysconfig.get_path('include'), sep='\\n')"
+    said = subprocess.run([python, "-c", asks], capture_output=True, encoding="utf-8", check=True, timeout=LIMIT_S)
+    soabi, include = said.stdout.splitlines()
+    version = re.search(r"^__version__ = '([^']+)'", (torch / "version.py").read_text(encoding="utf-8"), re.MULTILINE)
+    if version is None:
+        raise BuildError(f"{torch} is no folder of PyTorch: its version.py names no version")
+    compiler = settings.program(settings.linker())
+    if compiler is None:
+        raise BuildError(f"there is no C++ compiler {settings.linker()}; install one, or name it in CXX")
+    headers = torch / "include"
+    includes = map(str, (headers, headers / "torch" / "csrc" / "api" / "include", include))
+    command = _command(compiler, includes, [str(torch / "lib")], cxx11_abi=True)
+    build = Build(command=command, sources={name: _text(name) for name in _SOURCES}, result=f"{_NAME}.so")
+    return _put(build.run(), folder / _prebuilt_name(_bound_to(torch=version[1], python=soabi)))
+
+
+def _put(content: bytes, path: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content)
     return path
 

@@ -13,6 +13,7 @@ import warnings
 from pathlib import Path
 
 import pytest
+import torch
 
 from dwconv import native, settings
 from dwconv.errors import BuildError, DwconvWarning
@@ -378,6 +379,35 @@ def test_one_for_another_pytorch_is_not_taken(prebuilt: Path, monkeypatch: pytes
     monkeypatch.setattr("torch.__version__", "1.0.0")
     assert not native.is_expected() and native.native() is None
     assert "there is no C++ compiler" in native.why_not
+
+
+def test_one_is_compiled_for_a_pytorch_that_cannot_run_here(
+    compiler: StubCompiler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of another machine: its headers are enough."""
+    there = tmp_path / "torch"
+    there.mkdir()
+    (there / "version.py").write_text("__all__ = ['__version__']\n__version__ = '9.9.9+cu130'\n")
+    made = compiling.compile_for(there, sys.executable, folder=tmp_path / "prebuilt")
+    monkeypatch.setattr(compiling, "PREBUILT", tmp_path / "prebuilt")
+    monkeypatch.setenv("CXX", str(tmp_path / "none"))
+    assert compiling.prebuilt() is None and "9.9.9+cu130" in made.name
+    monkeypatch.setattr("torch.__version__", "9.9.9+cu130")
+    assert compiling.prebuilt() == made and native.soon() is not None and native.run() == 42
+    assert compiler.calls == 1
+    (there / "version.py").write_text("")
+    with pytest.raises(BuildError, match="is no folder of PyTorch"):
+        compiling.compile_for(there, sys.executable, folder=tmp_path)
+
+
+def test_it_is_compiled_for_another_pytorch_as_for_this_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The same command, and the same name."""
+    commands: list[Build] = []
+    monkeypatch.setattr(Build, "run", lambda build: commands.append(build) or b"")
+    here = compiling.compile_into(tmp_path / "here")
+    there = compiling.compile_for(Path(torch.__file__).parent, sys.executable, folder=tmp_path / "there")
+    assert commands[0].command == commands[1].command and commands[0].sources == commands[1].sources
+    assert here.name == there.name
 
 
 def test_one_that_does_not_load_here_is_compiled_anew(
