@@ -11,7 +11,8 @@ from torch import nn
 
 import dwconv
 from bench.paired_steps import made_up, step_of
-from bench.step_memory import held_bytes, peak_bytes
+from bench.step_memory import held_bytes, peak_bytes, ran_out_of_memory
+from dwconv.errors import CannotBeCaptured
 
 MIB = 2**20
 LEFT_OVER = 24 * MIB
@@ -62,3 +63,22 @@ def test_graphs_hold_what_their_steps_need(image: torch.Tensor) -> None:
     found = peak_bytes(model, step, of_graphs=held)
     weights = sum(each.nbytes for each in model.parameters())
     assert found >= held + weights - LEFT_OVER and held > weights + 4 * IMAGES[0] * WIDE - LEFT_OVER
+
+
+def test_memory_that_a_capture_lacks_is_told_from_all_else_that_it_cannot_hold() -> None:
+    class Lacks(nn.Conv2d):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            if torch.cuda.is_current_stream_capturing():
+                torch.empty(2**45, device="cuda")
+            return super().forward(x)
+
+    class Reads(nn.Conv2d):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return super().forward(x) * x.sum().item()
+
+    seen = []
+    for kind in (Lacks, Reads):
+        with pytest.raises(CannotBeCaptured) as raised:
+            dwconv.graphed(kind(8, 8, 1).to("cuda"), torch.randn(2, 8, 6, 6, device="cuda"), seconds=0)
+        seen.append(ran_out_of_memory(raised.value))
+    assert seen == [True, False]
