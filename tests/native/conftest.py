@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from logging.handlers import BufferingHandler
 from pathlib import Path
 
 import pytest
@@ -21,6 +23,16 @@ def extension(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if shutil.which(compiler) is None:
         pytest.skip(f"there is no C++ compiler {compiler}")
     return make_extension(tmp_path_factory.mktemp("extension"), compiler=compiler)
+
+
+@pytest.fixture
+def logged() -> Iterator[Callable[[], list[str]]]:
+    """What is seen so far of what dwconv logs, where nothing configures it."""
+    handler, logger = BufferingHandler(1000), logging.getLogger("dwconv")
+    handler.setLevel(logging.WARNING)
+    logger.addHandler(handler)
+    yield lambda: [record.getMessage() for record in handler.buffer]
+    logger.removeHandler(handler)
 
 
 @pytest.fixture

@@ -4,12 +4,12 @@ compiled."""
 from __future__ import annotations
 
 import fcntl
-import logging
 import os
 import re
 import sys
 import threading
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -48,7 +48,7 @@ def arrives() -> bool:
     return native.module is not None
 
 
-def test_calls_do_not_block_until_it_is_compiled(compiler: StubCompiler, caplog: pytest.LogCaptureFixture) -> None:
+def test_calls_do_not_block_until_it_is_compiled(compiler: StubCompiler, logged: Callable[[], list[str]]) -> None:
     assert native.native(may_compile=False) is None and "no kernel" in native.why_not
     compiler.waits_and_does(COPY)
     for _ in range(2):
@@ -59,8 +59,7 @@ def test_calls_do_not_block_until_it_is_compiled(compiler: StubCompiler, caplog:
     compiler.go.touch()
     assert arrives()
     assert native.soon() is native.native() is native.module and native.run() == 42 and native.why_not == ""
-    assert caplog.messages == ["dwconv: compiling the C++ of calls in the background: about half a minute, once"]
-    assert caplog.records[0].levelno >= logging.WARNING  # seen without any configuration
+    assert logged() == ["dwconv: compiling the C++ of calls in the background: about half a minute, once"]
     assert loads() and load_compiled(may_compile=False) is not None and compiler.calls == 1
     assert {path.suffix for path in kept().parent.iterdir()} == {".sealed", ".lock"}
 
@@ -276,17 +275,17 @@ if sys.argv[1] == "after a child of it":
 
 @pytest.mark.parametrize(("how", "status"), [("exit", 0), ("SIGKILL", -9), ("after a child of it", 0)])
 def test_it_goes_on_when_its_process_ends_and_serves_the_next(
-    compiler: StubCompiler, tmp_path: Path, caplog: pytest.LogCaptureFixture, how: str, status: int
+    compiler: StubCompiler, tmp_path: Path, logged: Callable[[], list[str]], how: str, status: int
 ) -> None:
     compiler.waits_and_does(COPY)
     done = forked.run([sys.executable, "-c", ENDS, how, str(tmp_path / "calls")], text=True, timeout=1200)
     assert done.returncode == status, done.stderr
     assert native.soon() is None
     told = ["dwconv: another process compiles the C++ of calls: used here when it is ready"]
-    assert eventually(lambda: native._settled or caplog.messages != [])
-    assert not native._settled and caplog.messages == told
+    assert eventually(lambda: native._settled or logged() != [])
+    assert not native._settled and logged() == told
     compiler.go.touch()
-    assert arrives() and compiler.calls == 1 and caplog.messages == told
+    assert arrives() and compiler.calls == 1 and logged() == told
 
 
 @pytest.fixture
