@@ -4,6 +4,8 @@ VENV := .venv
 PY := $(VENV)/bin/python
 SHAPE ?= 8,144,56,56
 KERNEL ?= 3
+# What tests and types keep for the next run, in any checkout: each is found by the text that it was made of.
+KEPT := $${XDG_CACHE_HOME:-$$HOME/.cache}/dwconv-tests
 
 # Threads of OpenMP that wait must not take the cores from the tests beside them.
 PYTEST := OMP_WAIT_POLICY=passive $(PY) -m pytest -n logical --maxprocesses 8 --dist worksteal
@@ -119,11 +121,11 @@ lint: $(VENV)/installed  ## style, types, import layers
 	$(VENV)/bin/ruff check
 	$(VENV)/bin/ruff format --check
 	$(VENV)/bin/lint-imports
-	$(VENV)/bin/mypy -p dwconv -p bench
+	$(VENV)/bin/mypy --cache-dir "$(KEPT)/mypy" -p dwconv -p bench
 
 format: $(VENV)/installed  ## rewrite in the house style
 	$(VENV)/bin/ruff check --fix
 	$(VENV)/bin/ruff format
 
 clean:  ## remove what was built, and what the tests keep of it
-	rm -rf $(VENV) build dist dwconv/kernels/base *.egg-info $${XDG_CACHE_HOME:-$$HOME/.cache}/dwconv-tests
+	rm -rf $(VENV) build dist dwconv/kernels/base *.egg-info "$(KEPT)"

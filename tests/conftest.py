@@ -17,6 +17,7 @@ import hypothesis
 import platformdirs
 import pytest
 from hypothesis import HealthCheck
+from hypothesis.configuration import set_hypothesis_home_dir
 
 from dwconv import settings
 from tests import forked, kept_programs
@@ -26,7 +27,8 @@ gc.disable()
 _LONGEST = ("tests/standin/", "tests/tuner/test_ray.py", "tests/test_readme.py")
 """Tests of a minute, most of which one core waits for: where one of them comes last, the other cores are idle."""
 
-COMPILED, MOST_KEPT = ("native", "cubins", "programs", "simulator", "stand-in"), 8000
+OF_BUILDS = ("programs", kept_programs.ARTIFACTS, kept_programs.MACHINE_CODE)
+COMPILED, MOST_KEPT = ("native", "cubins", *OF_BUILDS, "simulator", "stand-in"), 8000
 """Folders of the cache that stay for the next run, and the most files of each."""
 
 # How fast this machine is, and how lucky it is in drawing, says nothing about a change: every run draws the same. To
@@ -43,6 +45,8 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.register_profile("lucky", parent=hypothesis.settings.get_profile("dwconv"), derandomize=False)
 hypothesis.settings.load_profile("dwconv")
+set_hypothesis_home_dir(Path(platformdirs.user_cache_dir("dwconv-tests")) / "hypothesis")
+"""It keeps what it finds in each source file, by the file's digest."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -78,8 +82,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _keep_what_is_compiled() -> None:
-    """The C++ of calls, kernels for GPUs, what TVM generates, those of the simulator, and the stand-in for a GPU: each
-    is found by all that went into it. Nothing is kept of what was measured, checked or decided."""
+    """The C++ of calls, kernels for GPUs, what TVM and LLVM make, those of the simulator, and the stand-in for a GPU:
+    each is found by all that went into it. Nothing is kept of what was measured, checked or decided."""
     kept, cache = Path(platformdirs.user_cache_dir("dwconv-tests")), settings.cache_folder()
     with contextlib.suppress(OSError):  # the home folder is not writable
         for name in COMPILED:

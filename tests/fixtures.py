@@ -24,11 +24,17 @@ from dwconv.dispatch import loaded_packs
 from dwconv.errors import DwconvWarning
 from dwconv.kernels import base_pack, load_cpu
 from dwconv.measure.processes import started_process
+from dwconv.measure.simulator import simulate
 from dwconv.measure.simulator.host_compile import available
+from dwconv.schedules.template import all_templates
 from dwconv.tuner.search import search_strategies
 from dwconv.tuner.search import space_union as search_spaces
 from tests import forked, kept_programs
 from tests.native_needed import go_through_python, needs_native, wait_for_native
+
+for _name in kept_programs.MODULES:
+    kept_programs.keep(import_module(_name))
+kept_programs.keep_artifacts(simulate, "source_only")  # before tests import it
 
 Golden = Callable[[str, str], None]
 GOLDEN = Path(__file__).parent / "schedules" / "golden"
@@ -44,8 +50,11 @@ def calls_as_they_stay() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def kernels_load_once() -> Iterator[None]:
-    """LLVM takes up to a seventh of a second to load one, and most calls in tests run the same few."""
+    """LLVM takes up to a seventh of a second to load one, and most calls in tests run the same few. In worker processes
+    and in ``tests/kernels`` they load as the product loads them."""
     with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(load_cpu, "module_of", load_cpu.module_of)  # which ends what follows
+        kept_programs.keep_machine_code(load_cpu)
         monkeypatch.setattr(load_cpu, "load_ir", functools.cache(load_cpu.load_ir))
         yield
 
@@ -59,9 +68,10 @@ def the_package_brings_no_kernels() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def programs_are_kept() -> None:
-    for name in kept_programs.MODULES:
-        kept_programs.keep(import_module(name))
+def templates_are_seen_as_written() -> None:
+    """Before a test replaces parts of them."""
+    all_templates()
+    assert kept_programs.is_as_written()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -205,6 +205,7 @@ def serve(path: str, preload: str) -> None:
     for name in kept_programs.MODULES:
         if name in sys.modules:
             kept_programs.keep(sys.modules[name])
+            kept_programs.sources()
     gc.freeze()  # a search would copy all pages that are shared
     gc.enable()
     listening = socket.socket(socket.AF_UNIX)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cache
-from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -14,7 +12,6 @@ from dwconv.problems.block import Block
 from dwconv.problems.workload import Workload
 from dwconv.schedules.space import Value
 from dwconv.schedules.template import Candidate, all_templates, template, templates_for
-from tests import kept_programs
 from tests.fixtures import Golden, digests
 from tests.schedules.cpu_layers import TARGET
 from tests.schedules.cuda_layers import SM_90, layer
@@ -180,27 +177,3 @@ def test_programs(golden: Golden, kind: str, pinned: Pinned, generated: Callable
 def test_every_template_is_pinned() -> None:
     pinned = {f"cpu.{name}" for name in CPU} | {f"cuda.{name.split()[0]}" for name in CUDA}
     assert pinned == set(all_templates())
-
-
-def test_a_kept_program_serves_the_same_program_and_target_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(kept_programs.FOLDER, str(tmp_path))
-    monkeypatch.setattr(kept_programs, "_code", cache(lambda folder: code[0]))
-    asked: list[str] = []
-    code = ["a"]
-    module = SimpleNamespace(__file__="cpu.py", generated=lambda program, target: asked.append(target) or target)
-    kept_programs.keep(module)  # type: ignore[arg-type]
-    first, other = (
-        Candidate(each, templates_for(each, TARGET)[0].space(each, TARGET).default).schedule(TARGET).mod
-        for each in (workload_of("fprop_nhwc", {}), workload_of("fprop_nhwc", {"bias": True}))
-    )
-    for program, target in [(first, "avx2"), (first, "avx512"), (other, "avx2")] * 2:
-        assert module.generated(program, target) == target
-    assert len(asked) == 3
-    for path in tmp_path.iterdir():
-        path.write_bytes(path.read_bytes()[:-1])
-    assert module.generated(first, "avx2") == "avx2" and len(asked) == 4
-    kept_programs._code.cache_clear()
-    code[0] = "b"
-    assert module.generated(first, "avx2") == "avx2" and len(asked) == 5
