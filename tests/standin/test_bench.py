@@ -29,7 +29,7 @@ def test_every_stage_shows_something(on_stand_in: OnStandIn, tmp_path: Path) -> 
         " passes by dwconv, losses apart ", " passes raced, a second: plain ", "GiB at most: plain ",
         "kernels of any size reach ", "steps at 2 sizes ",
         "the first call of a size ", "without a pack: a step then ", "% of copy bandwidth",
-        "wgrad: two levels ", "Tiny by the best strategy ", "the batches are the same", "losses as eager ones",
+        "wgrad: two levels ", "Tiny by the best strategy ", "the batches are the same", " and 2 streams, ",
     ):  # fmt: skip
         assert told in summary, done.stdout
     answers = json.loads((tmp_path / "out" / FILE).read_text())["answers"]
