@@ -68,7 +68,10 @@ class PreparedFolder:
         self._found_by = found_by(target)
         self.parts: list[Part] = []
         if (folder / FILE).exists():
-            self.parts = read_manifest(folder, self._found_by).parts
+            try:
+                self.parts = read_manifest(folder, self._found_by).parts
+            except Unusable as error:
+                raise Unusable(f"{error}; name another folder with --out") from None
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
