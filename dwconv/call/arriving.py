@@ -155,7 +155,7 @@ class Arriving:
 
     def _bring(self, maker: BackgroundProcess) -> None:
         """In the background: decide, and have the kernels built once they are worth it."""
-        made, reason = process_kernels.attempt(lambda: self._decide(maker))
+        made, reason = process_kernels.attempt(self._decide, maker)
         if made is None:
             self._put_off(reason)
             return

@@ -170,8 +170,8 @@ def build_fastest(
     if settings.untuned() != "predict" or target.kind != "cpu" or not can_build() or settings.local_rank():
         return  # of several ranks on a machine one does it
     from dwconv.call.background_worker import BuildRequest
-    from dwconv.dispatch.decide import decide_on
     from dwconv.dispatch.times_at_any_size import fastest_of_any_size
+    from dwconv.dispatch.decide import decide_on
     from dwconv.measure.clock.contention import cores
     from dwconv.measure.processes.pool import Pool
     from dwconv.schedules.template import Candidate
@@ -274,7 +274,7 @@ def _run() -> None:
             task, reason = begun[0], "the work failed"
             try:
                 with imports:
-                    _, reason = process_kernels.attempt(partial(task.work, maker))
+                    _, reason = process_kernels.attempt(task.work, maker)
             finally:
                 _end(*begun, reason)
     except BaseException:
@@ -325,9 +325,9 @@ def _make(wanted: Wanted, maker: BackgroundProcess) -> None:
         process_kernels.unbuilt[candidate, device] = fault
         return
     if target.kind == "cpu":  # a GPU's is loaded by the thread that runs it
-        kernel, _ = process_kernels.attempt(lambda: process_kernels.load(candidate, target, device))
+        kernel, _ = process_kernels.attempt(process_kernels.load, candidate, target, device)
         if kernel is not None:
-            process_kernels.attempt(lambda: process_kernels.fault_of(kernel, target, device))
+            process_kernels.attempt(process_kernels.fault_of, kernel, target, device)
             process_kernels.kernels.setdefault((candidate, device), kernel)
 
 

@@ -20,7 +20,7 @@ from dwconv.call.arriving import Arriving, as_far_as_built, kernels_of, layer_of
 from dwconv.call.first_decisions import first_decisions
 from dwconv.call.plan_kernels import PlanKernels, chosen
 from dwconv.call.tally import Tally
-from dwconv.call.untuned_warnings import untuned, warn_of_untuned
+from dwconv.call.untuned_warnings import warn_of_untuned
 from dwconv.dispatch import locked
 from dwconv.dispatch.advantage import saves_us
 from dwconv.dispatch.at_all_sizes import AtAllSizes
@@ -28,8 +28,6 @@ from dwconv.dispatch.decision import DispatchDecision
 from dwconv.dispatch.kernel_state import OfAnySize
 from dwconv.dispatch.knowledge import database
 from dwconv.dispatch.of_problem import decisions
-from dwconv.dispatch.times_at_any_size import nearest_of_any_size
-from dwconv.errors import Untuned
 from dwconv.problems.problem import Problem
 from dwconv.problems.target import Target
 from dwconv.problems.workload import Pass
@@ -70,13 +68,12 @@ class CallPlan:
         self.is_open = any(each.is_open for each in decisions.values())
         """True if kernels are still on their way, or to be predicted: every call goes to ``meet``."""
         named = [pass_ for pass_, each in decisions.items() if each.command]
-        self._refused = frozenset(named if settings.untuned() == "error" else ())
-        """Passes that must not run before they are tuned."""
-        self.is_pytorch = not self._refused and all(each.provider == "pytorch" for each in decisions.values())
+        refused = frozenset(named if settings.untuned() == "error" else ())
+        self.is_pytorch = not refused and all(each.provider == "pytorch" for each in decisions.values())
         """True if PyTorch's own op runs every pass."""
         self.gives_both = problem.block is None and "backward" in decisions
         """True if both gradients of the layer come from one kernel, where both are requested."""
-        self.kernels = PlanKernels(problem, self.device, decisions=decisions, refused=self._refused, check=self.check)
+        self.kernels = PlanKernels(problem, self.device, decisions=decisions, refused=refused)
         """dwconv's kernel that runs a pass; None where PyTorch's own op does."""
         for pass_, each in decisions.items():
             self._note_any_size(each)
@@ -117,7 +114,7 @@ class CallPlan:
     def decide_now(self) -> None:
         """What is decided in the background, at once."""
         made, _ = process_kernels.attempt(
-            lambda: decisions(self.problem, self.device, state=process_kernels.state, target=self.target)
+            decisions, self.problem, self.device, state=process_kernels.state, target=self.target
         )
         if made is not None:
             self.arriving.arrive(made[0])
@@ -151,12 +148,6 @@ class CallPlan:
         """Wait until the kernels that are known are there, if calls of the process may still wait."""
         self.arriving.wait()
         self._take(self.arriving.news())
-
-    def check(self, passes: Collection[Pass]) -> None:
-        """Raises Untuned if one of ``passes`` must not run before it is tuned."""
-        if refused := [pass_ for pass_ in passes if pass_ in self._refused]:
-            fate = "must be tuned, as DWCONV_UNTUNED=error requires"
-            raise Untuned(untuned(self.problem, {pass_: self.decisions[pass_] for pass_ in refused}, fate=fate))
 
     def _note_any_size(self, decision: DispatchDecision) -> None:
         """From now on a kernel of any size, with its expected times, may run the layer at its other sizes, too."""
@@ -248,7 +239,7 @@ def _new_plan(problem: Problem, device: torch.device, *, sizeless: _Sizeless, ne
     target = first.target
     if target and not plan.is_open:
         decided, _ = process_kernels.attempt(
-            lambda: AtAllSizes.of(problem, plan.decisions, target=target, broken=process_kernels.state.broken)
+            AtAllSizes.of, problem, plan.decisions, target=target, broken=process_kernels.state.broken
         )
         if decided:
             _at_all_sizes.setdefault(sizeless, []).append((decided, plan))

@@ -97,7 +97,7 @@ def _image_by_image(x: Tensor, kernels: Tensor, numbers: _Numbers) -> Tensor:
     call = Call.of(CallArguments(x[:1], kernels[0].unsqueeze(1), None, *numbers, None, axes))
     plan = plan_for(call.problem, x.device)
     passes: tuple[Pass, ...] = PASSES if trains else ("fprop",)
-    plan.check(passes)
+    plan.kernels.check(passes)
     if plan.is_open:
         plan.meet(id(kernels))
     ours = [plan.kernels[pass_] for pass_ in passes]

@@ -90,7 +90,7 @@ def _learn(key: object, given: CallArguments, *, trains: bool) -> PlannedPasses:
         plan=plan, x_pitch=x_pitch, dense=dense, was_open=plan.is_open, settled=plan.settled,
         weight_strides=call.w.stride(),
     )  # fmt: skip
-    plan.check(PASSES if trains else PASSES[:1])
+    plan.kernels.check(PASSES if trains else PASSES[:1])
     if is_captured(call.x.device):  # what cannot be loaded and checked now can be later
         return passes
     if len(_known) >= MOST_PLANS:

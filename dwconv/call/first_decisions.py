@@ -70,7 +70,7 @@ def _decided(problem: Problem, device: torch.device, *, later: bool) -> tuple[_D
     made, reason = (
         (None, process_kernels.ABANDONED)
         if process_kernels.lock.abandoned
-        else process_kernels.attempt(lambda: decisions(problem, device, state=process_kernels.state, later=later))
+        else process_kernels.attempt(decisions, problem, device, state=process_kernels.state, later=later)
     )
     if made is not None:
         return made

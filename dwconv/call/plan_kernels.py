@@ -1,6 +1,6 @@
 """PlanKernels: the kernels of what a plan has decided, built and checked when they are first used.
 
-decisions ──► chosen(decision) ──► process_kernels.kernel_of ──► at the size of the problem ──► checked ──► [pass]
+decisions ──► chosen(decision) ──► process_kernels.kernel_at the size of the problem ──► checked ──► [pass]
                                         └── at(x_pitch): for an x that is a slice of a tensor of more channels
 """
 
@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Literal
 import torch
 
 from dwconv.call import process_kernels, spending
+from dwconv.call.untuned_warnings import untuned
 from dwconv.call.warned_once import kind_of, warn_of_first
 from dwconv.dispatch import legality, locked
 from dwconv.dispatch.decision import DispatchDecision
+from dwconv.errors import Untuned
 from dwconv.problems.problem import Problem
 from dwconv.problems.target import CpuTarget, Target
 from dwconv.problems.workload import ITEMSIZE, Pass, Workload
@@ -63,12 +65,10 @@ class PlanKernels(_BuiltWhenFirstUsed):
         *,
         decisions: Mapping[Pass, DispatchDecision],
         refused: Collection[Pass],
-        check: Callable[[Collection[Pass]], None],
     ) -> None:
-        """``check`` raises Untuned for ``refused`` passes."""
+        """``refused``: passes that must not run before they are tuned."""
         super().__init__(self._build_dense)
-        self._problem, self._device, self._decisions = problem, device, decisions
-        self._refused, self._check = refused, check
+        self._problem, self._device, self._decisions, self._refused = problem, device, decisions, refused
         self.of_slices: dict[int, _BuiltWhenFirstUsed] = {}
         of_pytorch = [pass_ for pass_, decision in decisions.items() if decision.provider == "pytorch"]
         self.update({pass_: None for pass_ in of_pytorch if pass_ not in refused})
@@ -77,8 +77,15 @@ class PlanKernels(_BuiltWhenFirstUsed):
         """These kernels, all of any size, at the size of another problem."""
         made = PlanKernels.__new__(PlanKernels)
         made.__dict__.update(self.__dict__, _problem=problem, of_slices={})
-        made._build = lambda pass_: None if (kernel := self[pass_]) is None else made._at_size(kernel)
+        size = problem.input_shape[2:]
+        made._build = lambda pass_: (kernel := self[pass_]) and process_kernels.at_size(kernel, size)
         return made
+
+    def check(self, passes: Collection[Pass]) -> None:
+        """Raises Untuned if one of ``passes`` must not run before it is tuned."""
+        if refused := [pass_ for pass_ in passes if pass_ in self._refused]:
+            fate = "must be tuned, as DWCONV_UNTUNED=error requires"
+            raise Untuned(untuned(self._problem, {pass_: self._decisions[pass_] for pass_ in refused}, fate=fate))
 
     def code(self, pass_: Pass) -> str | None:
         """The digest of the code that runs a pass; empty if it was not used yet, None where PyTorch's op runs."""
@@ -104,7 +111,7 @@ class PlanKernels(_BuiltWhenFirstUsed):
         return self
 
     def _build_dense(self, pass_: Pass) -> Kernel | None:
-        self._check([pass_])
+        self.check([pass_])
         decision = self._decisions[pass_]
         if process_kernels.lock.abandoned:  # nothing can be imported
             said = f"{self._problem.workload(pass_).key} runs on PyTorch's own op: {process_kernels.ABANDONED}"
@@ -147,16 +154,11 @@ class PlanKernels(_BuiltWhenFirstUsed):
 
     def _kernel_of(self, candidate: Candidate, target: Target) -> tuple[Kernel | None, str]:
         """The kernel, one of any size at the size of the problem; or what is wrong with it."""
-        kernel, reason = process_kernels.attempt(
-            lambda: self._at_size(process_kernels.kernel_of(candidate, target, self._device))
-        )
+        size = self._problem.input_shape[2:]
+        kernel, reason = process_kernels.attempt(process_kernels.kernel_at, candidate, target, self._device, size)
         if kernel is None:
             return None, f"could not be built: {reason}"
         return kernel, process_kernels.fault_in(kernel, target, self._device)
-
-    def _at_size(self, kernel: Kernel) -> Kernel:
-        size = self._problem.input_shape[2:]
-        return kernel if kernel.any_size is None else kernel.any_size.at(kernel.workload.with_input_size(size))
 
     def _named(self, workload: Workload) -> str:
         """The key of what a kernel runs here, which may be one of any size."""

@@ -16,7 +16,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 import torch
 
@@ -31,9 +31,10 @@ from dwconv.system import forks
 if TYPE_CHECKING:
     from dwconv.kernels.cache import CheckResults
     from dwconv.kernels.kernel import Kernel
-    from dwconv.problems.target import Target
+    from dwconv.problems.workload import Sizes
     from dwconv.schedules.template import Candidate
 
+Given = ParamSpec("Given")
 Made = TypeVar("Made")
 ABANDONED = "this process was forked while another thread was building a kernel, and can build none"
 _CAPTURED = (
@@ -58,10 +59,10 @@ def _not_now() -> NotNow:
     return NotNow()
 
 
-def attempt(make: Callable[[], Made]) -> tuple[Made | None, str]:
-    """The result of ``make``; or None, and why there is none."""
+def attempt(make: Callable[Given, Made], *given: Given.args, **named: Given.kwargs) -> tuple[Made | None, str]:
+    """The result of ``make`` with these arguments; or None, and why there is none."""
     try:
-        return make(), ""
+        return make(*given, **named), ""
     except NotNow:
         raise
     except Exception as error:  # noqa: BLE001  whatever a record, a cache or TVM makes go wrong: PyTorch can go on
@@ -79,6 +80,16 @@ def kernel_of(candidate: Candidate, target: Target, device: torch.device) -> Ker
                 raise BuildError(fault)
             kernels[candidate, device] = load(candidate, target, device)
         return kernels[candidate, device]
+
+
+def kernel_at(candidate: Candidate, target: Target, device: torch.device, size: Sizes) -> Kernel:
+    """The kernel of a candidate, one of any size at this one. Raises what ``kernel_of`` raises."""
+    return at_size(kernel_of(candidate, target, device), size)
+
+
+def at_size(kernel: Kernel, size: Sizes) -> Kernel:
+    """A kernel of any size at one; another kernel as it is."""
+    return kernel if kernel.any_size is None else kernel.any_size.at(kernel.workload.with_input_size(size))
 
 
 def is_ready(candidate: Candidate, target: Target, device: torch.device) -> bool:
@@ -124,7 +135,7 @@ def load(candidate: Candidate, target: Target, device: torch.device) -> Kernel:
 
 def fault_in(kernel: Kernel, target: Target, device: torch.device) -> str:
     """What is wrong with a kernel, before it is used; empty if nothing is. Raises NotNow."""
-    fault, error = attempt(lambda: fault_of(kernel, target, device))
+    fault, error = attempt(fault_of, kernel, target, device)
     if error:
         return f"could not be checked: {error}"
     if fault is None:

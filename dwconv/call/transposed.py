@@ -279,7 +279,7 @@ def _learn(key: object, given: TransposedArguments, *, trains: bool) -> _Way | N
 
 def _way_of(call: TransposedCall, *, trains: bool) -> _Way:
     plan, given = plan_for(call.problem, call.x.device), call.given
-    plan.check(PASSES if trains else ("dgrad",))
+    plan.kernels.check(PASSES if trains else ("dgrad",))
     strides = call.w.stride() if call.multiplier == 1 else None
     made = as_transposed(plan.decisions, call.problem, plan.target, bias=given.bias is not None, trains=trains)
     withdrawn = [pass_ for pass_, each in made.items() if each.provider != plan.decisions[pass_].provider]

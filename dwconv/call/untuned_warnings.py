@@ -3,13 +3,15 @@ that are untuned."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 import torch
 
+from dwconv.call import process_kernels
 from dwconv.call.warned_once import is_first, warn_of_first
 from dwconv.dispatch.decision import DispatchDecision
+from dwconv.dispatch.of_problem import decisions
 from dwconv.errors import warn
 from dwconv.problems.as_written import tune_command
 from dwconv.problems.problem import Problem
@@ -37,44 +39,39 @@ _met: set[str] = set()
 """``sizes_of`` all that plans were made for, tuned or not."""
 
 
-def warn_of_untuned(
-    problem: Problem,
-    decisions: Mapping[Pass, DispatchDecision],
-    *,
-    decide: Callable[[Problem, torch.device], Mapping[Pass, DispatchDecision]],
-) -> None:
-    """Warn of the first layer that is untuned; of one of an example, with all others that ``decide`` leaves untuned. No
+def warn_of_untuned(problem: Problem, made: Mapping[Pass, DispatchDecision]) -> None:
+    """Warn of the first layer that is untuned, by what was decided; of one of an example, with all others that are. No
     warning for predicted kernels: ``explain`` names the command. None for epilogues and blocks: without a kernel the
     plan without one runs."""
     if problem.epilogue != "none" or problem.block or (sizes := sizes_of(problem)) in _met:
         return
     _met.add(sizes)
-    if refused := [each for each in decisions.values() if each.too_many_sizes]:
+    if refused := [each for each in made.values() if each.too_many_sizes]:
         warn_of_first(
             "sizes",
             f"{problem} and further sizes of this layer run on PyTorch's own op: {refused[0].reason}; pad to fewer "
             f"sizes, or tune those that matter: {tune_command(problem.workload('fprop'), PASSES)}",
         )
-    slow = _left_to_pytorch(decisions)
-    if slow and (message := _of_an_example(sizes, decide)):
+    slow = _left_to_pytorch(made)
+    if slow and (message := _of_an_example(sizes)):
         is_first("untuned")
         warn(message)
     elif slow:
         warn_of_first("untuned", untuned(problem, slow, fate="run on PyTorch's own op"))
 
 
-def untuned(problem: Problem, decisions: Mapping[Pass, DispatchDecision], *, fate: str) -> str:
+def untuned(problem: Problem, made: Mapping[Pass, DispatchDecision], *, fate: str) -> str:
     """What becomes of untuned passes, why, and the command that tunes them."""
-    reasons = "; ".join(dict.fromkeys(each.reason for each in decisions.values()))
-    command = tune_command(problem.workload("fprop"), list(decisions))
-    return f"{', '.join(decisions)} of {problem} {fate}: {reasons}; tune them{versions.where_to_tune()}: {command}"
+    reasons = "; ".join(dict.fromkeys(each.reason for each in made.values()))
+    command = tune_command(problem.workload("fprop"), list(made))
+    return f"{', '.join(made)} of {problem} {fate}: {reasons}; tune them{versions.where_to_tune()}: {command}"
 
 
-def _left_to_pytorch(decisions: Mapping[Pass, DispatchDecision]) -> dict[Pass, DispatchDecision]:
+def _left_to_pytorch(made: Mapping[Pass, DispatchDecision]) -> dict[Pass, DispatchDecision]:
     """Those of passes that are untuned, and not only of too many sizes."""
     return {
         pass_: each
-        for pass_, each in decisions.items()
+        for pass_, each in made.items()
         if each.command and each.provider == "pytorch" and not each.too_many_sizes
     }
 
@@ -94,12 +91,12 @@ def expect(layers: Iterable[LayerOfExample]) -> None:
         del _examples[:-_MOST_EXAMPLES]
 
 
-def _of_an_example(sizes: str, decide: Callable[[Problem, torch.device], Mapping[Pass, DispatchDecision]]) -> str:
+def _of_an_example(sizes: str) -> str:
     """The warning that counts the untuned layers of the example that has a layer of these sizes; empty if no example
     has one, and if it is the only one."""
 
     def slow_passes(layer: LayerOfExample) -> Collection[Pass]:
-        found = decide(layer.problem, layer.device)
+        found, _ = decisions(layer.problem, layer.device, state=process_kernels.state)
         return () if any(each.is_open for each in found.values()) else _left_to_pytorch(found)
 
     example = next((each for each in _examples if sizes in each), None)

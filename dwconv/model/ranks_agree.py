@@ -13,17 +13,16 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 
 import torch
 import torch.distributed as dist
 
 from dwconv.call import process_kernels
-from dwconv.call.call_plan import decisions_for
 from dwconv.call.plan_kernels import PlanKernels
 from dwconv.discovery import Discovery
 from dwconv.dispatch import legality, loaded_packs, locked
 from dwconv.dispatch.decision import DispatchDecision
+from dwconv.dispatch.of_problem import decisions
 from dwconv.errors import InvalidConfig, InvalidWorkload, NoTemplate, warn
 from dwconv.problems.problem import Problem
 from dwconv.problems.target import CpuTarget, Target, target_of
@@ -76,8 +75,8 @@ def _devices_of(discovery: Discovery) -> dict[_Call, torch.device]:
 
 def _decided(problem: Problem, device: torch.device) -> _Decisions:
     """What goes wrong on one rank may not keep the others waiting."""
-    made, reason = process_kernels.attempt(lambda: decisions_for(problem, device)[0])
-    return made or {pass_: DispatchDecision(provider="pytorch", reason=reason) for pass_ in problem.passes}
+    made, reason = process_kernels.attempt(decisions, problem, device, state=process_kernels.state)
+    return made[0] if made else {pass_: DispatchDecision(provider="pytorch", reason=reason) for pass_ in problem.passes}
 
 
 def _digest(made: Mapping[Pass, DispatchDecision]) -> str:
@@ -109,11 +108,11 @@ def _differing(of_ranks: list[dict[_Call, str]]) -> list[_Differing]:
 
 def _faults(problem: Problem, made: _Decisions, device: torch.device) -> dict[Pass, str]:
     """What keeps kernels of another rank from running on this one, which builds them to find out."""
-    kernels = PlanKernels(problem, device, decisions=made, refused=(), check=lambda _: None)
+    kernels = PlanKernels(problem, device, decisions=made, refused=())
     faults = {}
     for pass_, each in made.items():
         if each.provider == "dwconv":
-            fault, error = process_kernels.attempt(partial(_fault, each, kernels, device))
+            fault, error = process_kernels.attempt(_fault, each, kernels, device)
             faults[pass_] = fault or error
     return {pass_: fault for pass_, fault in faults.items() if fault}
 
