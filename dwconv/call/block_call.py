@@ -140,7 +140,7 @@ def plan_of(
         plan = plan_for(place.problem(shape, x.dtype, trains=trains), x.device)
     except InvalidWorkload:  # the kernel is larger than the image: PyTorch's function raises the error
         return None
-    if not block_ops.is_at_once(plan):
+    if not plan.is_at_once:
         return None
     of_y = plan.problem.workload(plan.problem.passes[0]).output_shape
     if shape[1] == 1 or any(math.prod(image[2:]) == 1 for image in (shape, of_y)):

@@ -92,15 +92,6 @@ def plan_of(x: Tensor, w: Tensor, norms: Sequence[Tensor], block: str, geometry:
     return plan_for(_problem(x, w, norms, block, geometry), x.device)
 
 
-def is_at_once(plan: CallPlan) -> bool:
-    """True if kernels that do it at once were measured to be faster than one op after the other."""
-    # A kernel that turned out to be wrong, or could not be built, is None.
-    return all(
-        decision.provider == "dwconv" and plan.kernels.get(pass_, pass_) is not None
-        for pass_, decision in plan.decisions.items()
-    )
-
-
 def compiled(plan: CallPlan) -> Any | None:
     """The block for C++, from when that is compiled; None as long as one of its kernels runs elsewhere."""
     if plan.tally.block is None and native.module is not None and plan.problem.block is not None:

@@ -79,8 +79,17 @@ class CallPlan:
             self._note_any_size(each)
             if target is not None and is_for_one_size(each):
                 process_kernels.state.note_prediction(problem.workload(pass_), target)
-        if target is not None and not self.is_open and not self._refused:
-            warn_of_untuned(problem, decisions, decide=lambda *call: decisions_for(*call)[0])
+        if target is not None and not self.is_open and not refused:
+            warn_of_untuned(problem, decisions)
+
+    @property
+    def is_at_once(self) -> bool:
+        """True if kernels that do all of it at once were measured to be faster than one op after the other."""
+        # A kernel that turned out to be wrong, or could not be built, is None.
+        return all(
+            decision.provider == "dwconv" and self.kernels.get(pass_, pass_) is not None
+            for pass_, decision in self.decisions.items()
+        )
 
     def resized(self, problem: Problem) -> CallPlan:
         """This plan at another size of the layer, where the same kernels run: nothing is decided or built."""

@@ -13,7 +13,6 @@ from torch import nn
 from torch.nn.modules.lazy import LazyModuleMixin
 from torch.nn.utils.parametrize import is_parametrized
 
-from dwconv.call.block_ops import is_at_once
 from dwconv.call.call_plan import CallPlan, plan_for
 from dwconv.call.frozen_forward import Trace, at, is_written
 from dwconv.discovery import DiscoveredBlock, Discovery
@@ -156,7 +155,7 @@ def decide_blocks(
     rows, wanted = [], []
     for block in discovery.blocks:
         plans = _plans_of(block)
-        is_left = only_faster and not any(map(is_at_once, plans))
+        is_left = only_faster and not any(plan.is_at_once for plan in plans)
         why = block.why_not if not plans else "" if is_left else why_not_traced(modules[block.parent], block, swaps)
         if not why and not is_left:
             wanted.append(block.name)
@@ -195,12 +194,12 @@ def _runs(block: DiscoveredBlock, plans: Sequence[CallPlan]) -> str:
     """Whether a block runs as one at the sizes of the example, and why; in evaluation only where it does."""
     first, *others = plans
     text = f"block {first.problem.block} from {shown_name(block.starts)} {_runs_as(first)}"
-    text += "".join(f"; in evaluation {_runs_as(each)}" for each in others if is_at_once(each))
+    text += "".join(f"; in evaluation {_runs_as(each)}" for each in others if each.is_at_once)
     return f"{text}; left out: {block.why_not}" if block.why_not else text
 
 
 def _runs_as(plan: CallPlan) -> str:
-    if is_at_once(plan):
+    if plan.is_at_once:
         return f"runs as one: {', '.join(f'{pass_} {each.reason}' for pass_, each in plan.decisions.items())}"
     slow, decision = next((pass_, each) for pass_, each in plan.decisions.items() if each.provider != "dwconv")
     return f"runs one after the other: {slow}: {decision.reason}"

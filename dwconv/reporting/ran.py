@@ -16,7 +16,6 @@ from typing import Any, TypeVar
 import torch
 from torch import nn
 
-from dwconv.call import block_ops
 from dwconv.call.call_plan import plan_for, plans
 from dwconv.call.silu_ops import is_at_once
 from dwconv.discovery import DiscoveredBlock, DiscoveredLayer, discover
@@ -203,7 +202,7 @@ def in_an_example(model: nn.Module, example_inputs: Any) -> list[Ran]:
 def _runs_as_one(block: DiscoveredBlock) -> bool:
     if block.problem is None or not block.waits or block.problem.trains != torch.is_grad_enabled():
         return False
-    return block_ops.is_at_once(plan_for(block.problem, block.device))
+    return plan_for(block.problem, block.device).is_at_once
 
 
 def _as_it_runs(
