@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Collection, Set
-from typing import TYPE_CHECKING
+from collections.abc import Set
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -275,9 +275,23 @@ _saved = [0.0, 0.0]
 spending.saved_s = _saved_s
 
 
+def made_of_plans() -> dict[Any, Any]:
+    """A dictionary for what is made of plans, as recorded calls: it is emptied when these are forgotten."""
+    _made_of_plans.append({})
+    return _made_of_plans[-1]
+
+
+def forget_calls() -> None:
+    """Forget all recorded calls, here and in C++; the next ones look their plans up."""
+    for made in _made_of_plans:
+        made.clear()
+    native.forget()
+
+
 def forget() -> None:
     """Forget all decisions, kernels and warnings, and read the tuning logs again when they are next needed."""
     with process_kernels.lock:
+        forget_calls()
         _plans.clear()
         of_layer.clear()
         _at_all_sizes.clear()
@@ -293,6 +307,7 @@ def forget() -> None:
 
 _Sizeless = tuple[Problem, torch.device, int]
 """With its batch, and without a size; the device, and PyTorch's threads."""
+_made_of_plans: list[dict[Any, Any]] = []
 _plans: dict[tuple[Problem, torch.device, int], CallPlan] = {}
 _at_all_sizes: dict[_Sizeless, list[tuple[AtAllSizes, CallPlan]]] = {}
 """What was decided of layers for all their sizes, with the first plan of each."""

@@ -20,7 +20,7 @@ from torch.autograd import Function
 
 from dwconv import native
 from dwconv.call.arguments import Call, CallArguments, Padding, has_sides, image_of, whole, with_axes_of
-from dwconv.call.call_plan import MOST_PLANS, plan_for
+from dwconv.call.call_plan import MOST_PLANS, forget_calls, made_of_plans, plan_for
 from dwconv.call.gradients import Needs, Passes, Tied, gradients, wanted
 from dwconv.call.passes import PlannedPasses
 from dwconv.call.process_kernels import is_captured
@@ -63,17 +63,8 @@ def convolve(given: CallArguments, *, layers_weight: Tensor) -> Tensor:
     return given.as_given(passes.fprop(*given.images(), bias))
 
 
-def forget() -> None:
-    """Drop all recorded calls, here and in C++."""
-    _known.clear()
-    known_transposed.clear()
-    native.forget()
-
-
-_known: dict[object, PlannedPasses] = {}
+_known: dict[object, PlannedPasses] = made_of_plans()
 """What runs a call, by everything that describes it: it needs no second check."""
-known_transposed: dict[object, Any] = {}
-"""What runs a call of ``transposed``, by everything that describes it."""
 
 
 def _learn(key: object, given: CallArguments, *, trains: bool) -> PlannedPasses:
@@ -94,7 +85,7 @@ def _learn(key: object, given: CallArguments, *, trains: bool) -> PlannedPasses:
     if is_captured(call.x.device):  # what cannot be loaded and checked now can be later
         return passes
     if len(_known) >= MOST_PLANS:
-        forget()
+        forget_calls()
     _known[key] = passes
     teach(call, passes, trains=trains)
     return passes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dwconv.call import arriving, block_ops, call_plan, fast_path, torch_ops
+from dwconv.call import arriving, block_ops, call_plan
 from dwconv.dispatch import locked
 from dwconv.errors import InvalidSetting, warn
 from dwconv.system import given
@@ -36,6 +36,4 @@ def lock(path: Path | str) -> None:
 def reset() -> None:
     """Forget all decisions, kernels and warnings, and read the tuning logs again when they are next needed."""
     call_plan.forget()
-    torch_ops.forget()
     block_ops.forget()
-    fast_path.forget()

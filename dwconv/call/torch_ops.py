@@ -24,7 +24,7 @@ from torch.autograd import Function
 from torch.library import Library, register_fake
 
 from dwconv.call import flops
-from dwconv.call.call_plan import MOST_PLANS, plan_for
+from dwconv.call.call_plan import MOST_PLANS, made_of_plans, plan_for
 from dwconv.call.cpp_ops import offer, to_be_taken
 from dwconv.call.gradients import Needs, Tied, gradients, wanted
 from dwconv.call.passes import PlannedPasses, with_strides
@@ -134,17 +134,13 @@ def planned(
         epilogue=epilogue,
     )
     if len(_known) >= MOST_PLANS:
-        forget()
+        _known.clear()
     passes = _known[key] = PlannedPasses(plan=plan_for(problem, like.device), x_pitch=x_pitch)
     return passes
 
 
-def forget() -> None:
-    """Forget what runs the ops."""
-    _known.clear()
-
-
-_known: dict[object, PlannedPasses] = {}
+_known: dict[object, PlannedPasses] = made_of_plans()
+"""What runs an op, by everything that describes it."""
 
 
 def _fprop(x: Tensor, w: Tensor, bias: Tensor | None, *geometry: Any) -> Tensor:

@@ -28,8 +28,8 @@ from dwconv.call.arguments import (
     whole,
     with_axes_of,
 )
-from dwconv.call.call_plan import MOST_PLANS, CallPlan, plan_for
-from dwconv.call.fast_path import differentiable, known_transposed
+from dwconv.call.call_plan import MOST_PLANS, CallPlan, made_of_plans, plan_for
+from dwconv.call.fast_path import differentiable
 from dwconv.call.functional import on_its_road
 from dwconv.call.gradients import Needs, Passes, Tied, gradients, wanted
 from dwconv.call.passes import PlannedPasses
@@ -180,7 +180,7 @@ def _past_dispatcher(given: TransposedArguments, *, layers_weight: Tensor) -> Te
         whole("padding", padding), whole("output_padding", output_padding), whole("dilation", dilation),
         None if groups is None else whole("groups", groups), axes, torch.get_num_threads(), trains,
     )  # fmt: skip
-    way: Any = known_transposed.get(key, _NEW)
+    way: Any = _known.get(key, _NEW)
     is_news = way is not None and way is not _NEW and way.was_open
     if way is _NEW or (is_news and (way.plan.settled != way.passes.settled or way.plan.meet(id(layers_weight)))):
         way = _learn(key, given, trains=trains)
@@ -271,10 +271,14 @@ def _learn(key: object, given: TransposedArguments, *, trains: bool) -> _Way | N
     way = _way_of(call, trains=trains) if call.is_ours else None
     if is_captured(call.x.device):  # what cannot be loaded and checked now can be later
         return way
-    if len(known_transposed) >= MOST_PLANS:
-        known_transposed.clear()
-    known_transposed[key] = way
+    if len(_known) >= MOST_PLANS:
+        _known.clear()
+    _known[key] = way
     return way
+
+
+_known: dict[object, _Way | None] = made_of_plans()
+"""What runs a call, by everything that describes it."""
 
 
 def _way_of(call: TransposedCall, *, trains: bool) -> _Way:
