@@ -3,7 +3,7 @@
 discover      runs one step, and changes nothing
   ├─ step         the model without its wrappers; forward, and the gradients of everything that requires one
   ├─ unchanged    the model, the example and the random numbers as they were before
-  │    └─ contents     what the model holds, compared and put back (tensor_contents: tensors)
+  │    └─ content_kinds    each kind of object that the model holds, compared and put back
   └─ call_watch   every depthwise convolution that runs, wherever it is called, and the passes that it runs
        └─ find_blocks  the norms and activations around it, which may be one with it
 """

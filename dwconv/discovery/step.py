@@ -14,8 +14,7 @@ from torch import Tensor, nn
 from torch.autograd import Variable
 from torch.autograd.function import BackwardCFunction
 
-from dwconv.discovery.contents import held
-from dwconv.discovery.unchanged import without_gradients
+from dwconv.discovery.unchanged import held, without_gradients
 from dwconv.errors import InvalidArgument, InvalidWorkload
 from dwconv.system import given
 

@@ -6,6 +6,7 @@ import collections
 import functools
 import io
 import itertools
+import sys
 import threading
 import types
 from dataclasses import dataclass, field
@@ -22,11 +23,10 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils import checkpoint as pytorchs
 
 import dwconv
-from dwconv.discovery import contents, discover
-from dwconv.discovery.contents import Contents
+from dwconv.discovery import discover
+from dwconv.discovery.content_kinds import TensorContent
 from dwconv.discovery.step import ExampleStep
-from dwconv.discovery.tensor_contents import TensorContent
-from dwconv.discovery.unchanged import unchanged
+from dwconv.discovery.unchanged import Contents, unchanged
 from dwconv.errors import DwconvWarning
 from dwconv.parallel.pipeline.stages import as_on_the_first
 from dwconv.problems.workload import PASSES
@@ -257,7 +257,7 @@ def test_a_class_that_refuses_does_not_keep_others_from_being_put_back():
 
 
 def test_large_state_is_not_copied_but_watched(monkeypatch):
-    monkeypatch.setattr(contents, "_MOST_BYTES", 100)
+    monkeypatch.setattr(sys.modules[Contents.__module__], "_MOST_BYTES", 100)
     model = depthwise()
     model.images = [torch.zeros(20), torch.zeros(20)]
     before = Contents(model, [])
@@ -268,7 +268,7 @@ def test_large_state_is_not_copied_but_watched(monkeypatch):
 
 
 def test_a_search_ends(monkeypatch):
-    monkeypatch.setattr(contents, "MOST_OBJECTS", 100)
+    monkeypatch.setattr(sys.modules[Contents.__module__], "MOST_OBJECTS", 100)
     model = depthwise()
     model.trainer = [[] for _ in range(10_000)]
     assert len(Contents(model, [])._kept) < 300

@@ -12,7 +12,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 
-from dwconv.discovery.tensor_contents import write_where_different
+from dwconv.discovery.content_kinds import write_where_different
 from dwconv.discovery.unchanged import unchanged
 from dwconv.errors import NoPlan
 from dwconv.parallel.batch_norm import sync_bn
