@@ -19,7 +19,7 @@ from dwconv.errors import one_line
 from dwconv.problems.workload import Pass, Sizes, Workload
 from dwconv.records import shared
 from dwconv.records.held import HeldLog, HeldRecords, RecordsByKey, files_of, read_file
-from dwconv.records.line import encode
+from dwconv.records.line import checked, encode
 from dwconv.records.record import Rank, Status, TuningRecord
 from dwconv.system.forks import cached_property
 from dwconv.system.remote_files import shown
@@ -155,7 +155,8 @@ class Database:
         if not first:
             first.append(HeldLog())
         assert isinstance(first[0], HeldLog), "the first place was read from a log"
-        first[0].add(encode(record))
+        line = encode(record)
+        first[0].add(line, checked(line))
         for index in ("_layers", "_passes", "fastest_at_any_size"):
             self.__dict__.pop(index, None)
         bests = self._bests.get(kind_of(record.workload.batchless_key))

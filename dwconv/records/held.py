@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from dwconv.errors import LogError, one_line
-from dwconv.records.line import WorkloadLine, checked, read_checked
+from dwconv.records.line import RecordLine, WorkloadLine, read_checked
 from dwconv.records.log import Damage, TuningLog
 from dwconv.records.record import Status, TuningRecord
 
@@ -73,9 +73,8 @@ class HeldLog(dict[tuple[str, str], HeldRecords]):
         super().__init__()
         self._by_workload: dict[tuple[str, WorkloadLine], HeldRecords] = {}
 
-    def add(self, line: bytes) -> None:
-        """Add the record in a line. Raises LogError, saying what is wrong, if there is none."""
-        read = checked(line)
+    def add(self, line: bytes, read: RecordLine) -> None:
+        """Add the record that a line holds, as it was ``read``."""
         key = (read.device, read.workload)
         records = self._by_workload.get(key)
         if records is None:
@@ -98,7 +97,8 @@ def read_file(path: Path, problems: list[str]) -> HeldLog | None:
     """The records of a log; None if it cannot be read. Adds one line to ``problems`` if something cannot be read."""
     held, damage = HeldLog(), Damage()
     try:
-        TuningLog(path).read(held.add, damage=damage)
+        for line, read in TuningLog(path).readable_lines(damage=damage):
+            held.add(line, read)
     except LogError as error:
         problems.append(one_line(str(error)))
         return None

@@ -21,7 +21,7 @@ from typing import Protocol
 from dwconv import settings
 from dwconv.errors import LogError, one_line, say
 from dwconv.problems.target import Target
-from dwconv.records.line import LEAST_BYTES, decode, encode
+from dwconv.records.line import LEAST_BYTES, RecordLine, checked, encode
 from dwconv.records.line_file import MOST_BYTES, MOST_LINE_BYTES, is_cut_off, lines, no_file, open_file
 from dwconv.records.record import TuningRecord
 from dwconv.system import forks
@@ -138,12 +138,12 @@ class TuningLog:
         """Everything readable; an empty result if there is no file. Raises LogError if it cannot be opened, or is not a
         file."""
         loaded = LoadedLog()
-        self.read(lambda line: loaded.records.append(decode(line)), damage=loaded)
+        loaded.records = [read.to_record() for _, read in self.readable_lines(damage=loaded)]
         return loaded
 
-    def read(self, take: Callable[[bytes], None], *, damage: Damage) -> None:
-        """Give ``take`` one line after the other; it raises LogError for those that are to be set aside. Raises
-        LogError if there is a file that cannot be opened, or something else in its place.
+    def readable_lines(self, *, damage: Damage) -> Iterator[tuple[bytes, RecordLine]]:
+        """The lines that hold a record, and what they hold; ``damage`` counts the others. Raises LogError if there is a
+        file that cannot be opened, or something else in its place.
 
         Whatever the file holds, this ends, and takes little memory itself: a line of more than ``MOST_LINE_BYTES`` is
         set aside unread, and so is what comes after ``MOST_BYTES``."""
@@ -157,9 +157,11 @@ class TuningLog:
                         damage.damaged += not line.isspace()  # at once: a file may have millions of them
                     elif not line.isspace():
                         try:
-                            take(line)
+                            read = checked(line)
                         except LogError as error:
                             damage.set_aside(number, str(error))
+                        else:
+                            yield line, read
                 if is_cut_off(file):
                     damage.set_aside(number + 1, f"what comes after {_in_mib(MOST_BYTES)} is not read")
         except FileNotFoundError:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from dwconv.errors import LogError
 from dwconv.problems.workload import Workload
 from dwconv.records.held import HeldLog
-from dwconv.records.line import LEAST_BYTES, decode, encode
+from dwconv.records.line import LEAST_BYTES, checked, decode, encode
 from dwconv.records.log import TuningLog
 from dwconv.records.record import AtSize, Measurement, Status, TuningRecord, Verdict, is_current, made_with
 from dwconv.schedules import template as template_module
@@ -178,7 +178,7 @@ def test_a_record_of_several_sizes_reads_back_with_the_times_at_each():
     assert not {"any_size", "also_at"} & json.loads(LINE)["workload"].keys() and "others" not in json.loads(LINE)
     assert decode(LINE.replace(b'"format":1', b'"format":1,"temperature":{"c":[70]}')) == RECORD, "of a later version"
     held = HeldLog()
-    held.add(encode(ANY))
+    held.add(line := encode(ANY), checked(line))
     assert [list(records) for records in held.values()] == [[ANY]]
     assert [each.workload.input_size for each in ANY.at_each_size] == [(9, 7), (20, 21), (1, 40)]
     slow = dataclasses.replace(ANY.others[0], measurement=dataclasses.replace(RECORD.measurement, median_us=800.0))

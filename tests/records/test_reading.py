@@ -149,14 +149,14 @@ def test_a_huge_file_is_read_as_far_as_a_log_may_reach(tmp_path):
 def test_a_file_that_grows_while_it_is_read_ends_where_it_ended(tmp_path, monkeypatch):
     path = tmp_path / "log.jsonl"
     path.write_bytes(LINE * 3)
-    decode, read = log_module.decode, []
+    checked, read = log_module.checked, []
 
-    def decode_and_write(line):
+    def check_and_write(line):
         read.append(line)
         assert len(read) <= 3, "it runs after the writer"
         with path.open("ab") as file:
             file.write(LINE * 100)
-        return decode(line)
+        return checked(line)
 
-    monkeypatch.setattr(log_module, "decode", decode_and_write)
+    monkeypatch.setattr(log_module, "checked", check_and_write)
     assert len(TuningLog(path).load().records) == 3
