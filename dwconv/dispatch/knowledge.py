@@ -12,11 +12,15 @@ from collections.abc import Iterator
 from functools import cache
 from typing import TYPE_CHECKING
 
-from dwconv.dispatch import loaded_packs
+from dwconv.dispatch import legality, loaded_packs
+from dwconv.dispatch.advantage import beats_pytorch
+from dwconv.errors import InvalidConfig, NoTemplate
+from dwconv.problems.block import NOTHING
 from dwconv.problems.target import CpuTarget, Target
 from dwconv.records.database import Database
 from dwconv.records.record import Status
 from dwconv.records.record import is_current as is_of
+from dwconv.schedules.template import can_run
 from dwconv.system import versions
 
 if TYPE_CHECKING:
@@ -119,6 +123,43 @@ def inconclusive(workload: Workload, target: Target, *, known: Database) -> bool
         and is_current(each)
         for each in known.at_any_batch(workload, target.device)
     )
+
+
+def is_known(workload: Workload, target: Target, known: Database, *, broken: legality.Broken) -> bool:
+    """True if ``known`` has what runs the workload fastest on ``target``, at its own batch size: a kernel that is
+    confirmed; or PyTorch's op, for it was faster than all kernels that were measured, or none of them worked. A block
+    has one of any size beside it: none is predicted."""
+    of_all_batches = measured_here(workload, target, current=True, known=known)
+    worked = [record for record in of_all_batches if serves(record, workload)]
+    if any(record.confirmed and _is_legal(record, target, broken) for record in worked):
+        return not _lacks_any_size(workload, target, known)
+    tried = worked or [record for record in failed(workload, target, known=known) if record.workload == workload]
+    return bool(tried) and not any(beats_pytorch(record, target) for record in worked)
+
+
+def serves(record: TuningRecord, workload: Workload) -> bool:
+    """True if a record is of a kernel for exactly this workload, or of one of any size that runs it."""
+    return record.workload in (workload, _with_any_size(workload))
+
+
+def _is_legal(record: TuningRecord, target: Target, broken: legality.Broken) -> bool:
+    try:
+        legality.runnable(record, target, adopts=False, broken=broken)
+    except (InvalidConfig, NoTemplate):
+        return False
+    return True
+
+
+def _lacks_any_size(workload: Workload, target: Target, known: Database) -> bool:
+    """True of a block that could have a kernel of any size, of which none was measured."""
+    general = _with_any_size(workload)
+    if not (workload.block and general and isinstance(target, CpuTarget) and versions.can_build()):
+        return False
+    return can_run(general, target) and not known.at_sizes(general, target.device)
+
+
+def _with_any_size(workload: Workload) -> Workload | None:
+    return None if workload.block == NOTHING else workload.with_any_size()
 
 
 def is_computed(record: TuningRecord) -> bool:

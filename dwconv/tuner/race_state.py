@@ -12,7 +12,6 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from dwconv.dispatch import loaded_packs
 from dwconv.dispatch.advantage import beats_pytorch, is_one_in_any_case
@@ -28,47 +27,12 @@ from dwconv.problems.workload import Workload
 from dwconv.records.database import Database
 from dwconv.records.record import Status, TuningRecord
 from dwconv.schedules.space import Config
-from dwconv.schedules.template import Candidate, can_run
+from dwconv.schedules.template import Candidate
 from dwconv.system.versions import can_build
 from dwconv.tuner.expected_gain import expected_gains_us, shares
 from dwconv.tuner.race_result import RaceResult
 from dwconv.untuned import every_layer
 from dwconv.untuned.starts import starts
-
-if TYPE_CHECKING:
-    pass
-
-
-def is_known(workload: Workload, target: Target, known: Database, *, broken: Broken) -> bool:
-    """True if ``known`` has what runs the workload fastest on ``target``, at its own batch size: a kernel that is
-    confirmed; or PyTorch's op, for it was faster than all kernels that were measured, or none of them worked. A block
-    has one of any size beside it: none is predicted."""
-    of_all_batches = measured_here(workload, target, current=True, known=known)
-    worked = [record for record in of_all_batches if record.workload in (workload, _at_any_size(workload))]
-    if any(record.confirmed and _is_legal(record, target, broken) for record in worked):
-        return not _lacks_any_size(workload, target, known)
-    tried = worked or [record for record in failed(workload, target, known=known) if record.workload == workload]
-    return bool(tried) and not any(beats_pytorch(record, target) for record in worked)
-
-
-def _is_legal(record: TuningRecord, target: Target, broken: Broken) -> bool:
-    try:
-        runnable(record, target, adopts=False, broken=broken)
-    except (InvalidConfig, NoTemplate):
-        return False
-    return True
-
-
-def _lacks_any_size(workload: Workload, target: Target, known: Database) -> bool:
-    """True of a block that could have a kernel of any size, of which none was measured."""
-    general = _at_any_size(workload)
-    if not (workload.block and general and isinstance(target, CpuTarget) and can_build()):
-        return False
-    return can_run(general, target) and not known.at_sizes(general, target.device)
-
-
-def _at_any_size(workload: Workload) -> Workload | None:
-    return None if workload.block == NOTHING else workload.with_any_size()
 
 
 def _gradients(backward: Workload) -> list[Workload]:
@@ -237,12 +201,8 @@ class RaceState:
     def _best_of(self, workload: Workload) -> TuningRecord | None:
         """The record of the fastest confirmed kernel, measured in this race or before; None if there is none."""
         before = measured_here(workload, self._target, current=True, known=self._database)
-        found = [
-            record
-            for record in (*before, *self._records)
-            if record.confirmed and record.workload in (workload, _at_any_size(workload))
-        ]
-        return min(found, key=lambda record: record.slowness, default=None)
+        found = [each for each in (*before, *self._records) if each.confirmed and serves(each, workload)]
+        return min(found, key=lambda each: each.slowness, default=None)
 
     def next_for_every_layer(self) -> Candidate | None:
         """The next kernel for every layer to build; None if there is none, or the time is up."""

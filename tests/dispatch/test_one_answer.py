@@ -14,7 +14,7 @@ import dwconv
 from dwconv import show
 from dwconv.dispatch import loaded_packs
 from dwconv.dispatch.decide import decide
-from dwconv.dispatch.knowledge import database
+from dwconv.dispatch.knowledge import database, is_known
 from dwconv.dispatch.loaded_packs import PackedKernels
 from dwconv.problems.as_written import workload_options
 from dwconv.problems.target import cpu_target
@@ -22,7 +22,6 @@ from dwconv.records.log import TuningLog
 from dwconv.records.record import Measurement, Status
 from dwconv.schedules.template import Candidate, templates_for
 from dwconv.tuner.expected_gain import ExpectedGains
-from dwconv.tuner.race_state import is_known
 from dwconv.untuned import gain
 from tests.planted_records import record_of, workload_of
 

@@ -12,6 +12,7 @@ import pytest
 import rich.console
 
 from dwconv.dispatch import decide
+from dwconv.dispatch.knowledge import is_known
 from dwconv.errors import EnvironmentFailure, LogError, WorkerCannotStart
 from dwconv.kernels.artifact import Artifact
 from dwconv.measure import built_and_checked
@@ -29,7 +30,6 @@ from dwconv.tuner import expected_gain, race_result, race_state
 from dwconv.tuner import race as race_module
 from dwconv.tuner.race import race
 from dwconv.tuner.race_result import RaceProgress, RaceResult
-from dwconv.tuner.race_state import is_known
 from dwconv.tuner.search.search_state import History
 from dwconv.untuned.starts import Start
 from tests import fake_tuning as fake
