@@ -39,7 +39,7 @@ from bench.race import ANY_SIZE, OURS, Race, Raced
 from bench.rows_and_volumes import convolved
 from bench.step_rows import CONVERTED, PLAIN
 from dwconv import native
-from dwconv.dispatch.times_at_any_size import of_any_size
+from dwconv.dispatch.at_any_size import of_any_size
 from dwconv.errors import DwconvError, WorkerDied, WorkerTimeout
 from dwconv.measure.requests import MeasureSetup
 from dwconv.problems.target import Target

@@ -170,7 +170,7 @@ def build_fastest(
     if settings.untuned() != "predict" or target.kind != "cpu" or not can_build() or settings.local_rank():
         return  # of several ranks on a machine one does it
     from dwconv.call.background_worker import BuildRequest
-    from dwconv.dispatch.times_at_any_size import fastest_of_any_size
+    from dwconv.dispatch.at_any_size import fastest_of_any_size
     from dwconv.dispatch.decide import decide_on
     from dwconv.measure.clock.contention import cores
     from dwconv.measure.processes.pool import Pool

@@ -23,7 +23,7 @@ from dwconv.call.tally import Tally
 from dwconv.call.untuned_warnings import warn_of_untuned
 from dwconv.dispatch import locked
 from dwconv.dispatch.advantage import saves_us
-from dwconv.dispatch.at_all_sizes import AtAllSizes
+from dwconv.dispatch.at_any_size import AtAllSizes, nearest_of_any_size
 from dwconv.dispatch.decision import DispatchDecision
 from dwconv.dispatch.kernel_state import OfAnySize
 from dwconv.dispatch.knowledge import database

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from dwconv import settings
-from dwconv.dispatch import legality, loaded_packs, times_at_any_size
+from dwconv.dispatch import at_any_size, legality, loaded_packs
 from dwconv.dispatch.advantage import (
     expected_again,
     is_safe,
@@ -167,8 +167,8 @@ def _by_measured_any_size(way: _Way, refusals: list[str]) -> DispatchDecision | 
 
     if way.kernel.block == NOTHING:  # there are none
         return None
-    for target, record, nearest in times_at_any_size.measured_nearest(way.kernel, way.target, known=way.known):
-        times = times_at_any_size.times_of(way.kernel, nearest.workload)
+    for target, record, nearest in at_any_size.measured_nearest(way.kernel, way.target, known=way.known):
+        times = at_any_size.times_of(way.kernel, nearest.workload)
         where = f", measured at {by(nearest.workload.input_shape)}{way.on_threads(target)}"
         if reason := why_not_faster(nearest, target, sweeps=way.sweeps, times=times):
             return on_pytorch(f"{reason}{where} and computed for this size", record=record)
@@ -230,7 +230,7 @@ def _by_any_size(way: _Way, refusals: list[str]) -> DispatchDecision | None:
     """The kernel of any size that the layer has, if its expected gain at its own size holds here. Takes less than a
     millisecond."""
     of_layer = way.state.any_size.get((way.kernel.layer, way.target.device), ())
-    if (found := times_at_any_size.nearest_of_any_size(of_layer, way.kernel)) is None:
+    if (found := at_any_size.nearest_of_any_size(of_layer, way.kernel)) is None:
         return None
     from dwconv.schedules.template import fitting
 
@@ -315,10 +315,8 @@ def _from(expected: gain.Expected, way: _Way) -> DispatchDecision:
     known = way.state.predicted.get((way.kernel.batchless_key, way.target.device))
     general = None
     if known is None and way.state.meets_several_sizes(way.kernel):
-        known = general = times_at_any_size.of_any_size(way.kernel, expected.config, way.target)
-        expected = (
-            expected if known is None else times_at_any_size.expected_of_any_size(expected, way.kernel, way.target)
-        )
+        known = general = at_any_size.of_any_size(way.kernel, expected.config, way.target)
+        expected = expected if known is None else at_any_size.expected_of_any_size(expected, way.kernel, way.target)
     candidate = known or Candidate(way.kernel, expected.config)
     try:
         legality.check(candidate, way.target, broken=way.state.broken)

@@ -20,11 +20,11 @@ from dwconv.dispatch.advantage import (
     why_not_mixed,
     why_not_transposed,
 )
+from dwconv.dispatch.at_any_size import as_at
 from dwconv.dispatch.decide import decide_on, on_pytorch
 from dwconv.dispatch.decision import DispatchDecision
 from dwconv.dispatch.kernel_state import KernelState
 from dwconv.dispatch.knowledge import database
-from dwconv.dispatch.times_at_any_size import as_at
 from dwconv.problems.problem import Problem
 from dwconv.problems.target import CpuTarget, Target, is_rocm, target_of
 from dwconv.problems.workload import DTYPES, PASSES, Pass, Workload

@@ -15,11 +15,11 @@ from typing import Literal
 
 from dwconv import settings
 from dwconv.dispatch.advantage import kernel_us
+from dwconv.dispatch.at_any_size import times_of
 from dwconv.dispatch.decide import decide_on
 from dwconv.dispatch.decision import DispatchDecision
 from dwconv.dispatch.kernel_state import KernelState
 from dwconv.dispatch.knowledge import failed, is_current
-from dwconv.dispatch.times_at_any_size import times_of
 from dwconv.problems.block import NOTHING
 from dwconv.problems.target import Target
 from dwconv.problems.workload import Workload

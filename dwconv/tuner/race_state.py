@@ -15,11 +15,10 @@ from dataclasses import dataclass, replace
 
 from dwconv.dispatch import loaded_packs
 from dwconv.dispatch.advantage import beats_pytorch, is_one_in_any_case
+from dwconv.dispatch.at_any_size import of_any_size
 from dwconv.dispatch.kernel_state import KernelState
-from dwconv.dispatch.knowledge import failed, measured_here
-from dwconv.dispatch.legality import Broken, runnable
-from dwconv.dispatch.times_at_any_size import of_any_size
-from dwconv.errors import InvalidConfig, NoTemplate
+from dwconv.dispatch.knowledge import is_known, measured_here, serves
+from dwconv.errors import NoTemplate
 from dwconv.kernels.load_cpu import can_load_libraries
 from dwconv.problems.block import NOTHING
 from dwconv.problems.target import CpuTarget, Target

@@ -249,7 +249,7 @@ def plans_of(sizes, layout="nhwc"):
 @pytest.fixture
 def one_size_each(monkeypatch):
     """No kernel takes any size."""
-    monkeypatch.setattr("dwconv.dispatch.times_at_any_size.of_any_size", lambda *_: None)
+    monkeypatch.setattr("dwconv.dispatch.at_any_size.of_any_size", lambda *_: None)
 
 
 def test_one_kernel_serves_all_sizes_near_its_own(logs, planted):
