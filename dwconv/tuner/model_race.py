@@ -34,6 +34,7 @@ from dwconv.system.versions import check_can_build
 from dwconv.tuner.expected_gain import MOST_STARTS
 from dwconv.tuner.race import race
 from dwconv.tuner.race_result import RaceProgress, RaceResult
+from dwconv.tuner.race_state import RaceState
 from dwconv.tuner.step_time import with_both_gradients
 
 K = TypeVar("K")
@@ -147,6 +148,9 @@ def _race_one(target: Target, counts: Counts, *, gpu: int, seconds: float, state
         log = TuningLog(log_path(target))
     except LogError as error:
         return RaceResult(left=tuple(counts), problem=str(error))
+    known = Database.usual().behind(loaded_packs.records(), loaded_packs.logs())
+    if not seconds:
+        return RaceState(counts, target, known=known, seconds=0.0, state=state).report()
     try:  # late: where kernels come from packs, psutil may be missing
         from dwconv.measure.build_worker import BUILD_FOR_RACE
         from dwconv.measure.clock import contention
@@ -154,7 +158,6 @@ def _race_one(target: Target, counts: Counts, *, gpu: int, seconds: float, state
     except ImportError as error:
         return _without_race(target, counts, problem=f"a race needs {error.name}; run: pip install {error.name}")
 
-    known = Database.usual().behind(loaded_packs.records(), loaded_packs.logs())
     jobs = min(contention.cores(), MOST_STARTS)
     if target.kind != "cpu":  # builds do not disturb its clock, so all comparisons are built as soon as they can be
         jobs = max(jobs, min(contention.cores() - 1, _MOST_BUILDERS))
