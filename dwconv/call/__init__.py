@@ -1,8 +1,8 @@
 """The path of a call, from ``conv2d`` to a kernel. Imports and the input go down it.
 
     guarded_forward    a module's forward pass, its blocks as one op ──► block_call ──► block_ops
-                                               (frozen_forward: what it is, and whether a module is as it was then;
-                                               signature: the arguments of the calls that it stands for)
+                                               (frozen_forward: what it is; trace_guards: whether a module is as it
+                                               was then; signature: the arguments of the calls that it stands for)
 
     causal_update  causal_conv1d_update: what comes next, with a state
         │

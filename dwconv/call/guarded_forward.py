@@ -31,7 +31,8 @@ from dwconv import native
 from dwconv.call import block_call, block_ops, functional, torch_ops
 from dwconv.call.block_call import CHANNELS_LAST, BlockForm, NormCall
 from dwconv.call.call_plan import CallPlan
-from dwconv.call.frozen_forward import GLOBAL_HOOKS, Forward, Pinned, Trace, TracedBlock, at, still_holds
+from dwconv.call.frozen_forward import Forward, Trace, TracedBlock, at
+from dwconv.call.trace_guards import GLOBAL_HOOKS, Pinned, holds_by_values
 from dwconv.call.warned_once import warn_once
 from dwconv.call.watchers import (
     are_plain,
@@ -73,7 +74,7 @@ class GuardedForward:
         if self._wait:
             self._wait -= 1
             return False
-        if not still_holds(parent, self.trace):
+        if not holds_by_values(parent, self.trace):
             self._wait = _RETRY
             return False
         self._pinned = Pinned(parent, self.trace)
@@ -94,7 +95,7 @@ class GuardedForward:
         if self._has_said or all(is_of_dwconv(hook) for hooks in GLOBAL_HOOKS for hook in hooks.values()):
             return
         self._has_said = True
-        if not still_holds(parent, self.trace):
+        if not holds_by_values(parent, self.trace):
             return
         with torch._C.DisableTorchFunction(), _disable_current_modes():
             convs: list[Any] = [at(parent, block.conv) for block in self.trace.blocks]
@@ -266,7 +267,7 @@ def entered_by_compiler(parent: nn.Module, traces: Sequence[Trace]) -> _Compiled
     if not parent.training or not torch.is_grad_enabled():
         return None
     for trace in traces:
-        if trace.training and not trace.tools and still_holds(parent, trace):
+        if trace.training and not trace.tools and holds_by_values(parent, trace):
             return _Compiled(trace, trace.run, [partial(_in_graph, parent, block) for block in trace.blocks])
     return None
 
