@@ -221,7 +221,7 @@ def _backward(outputs: Iterable[Tensor]) -> None:
     adds = any(map(_may_call_backward, nodes))
     gradients = tuple(map(_gradient, reached))
     if leaves:
-        with without_gradients(leaf for leaf in leaves if adds or leaf._backward_hooks):
+        with without_gradients([leaf for leaf in leaves if adds or leaf._backward_hooks]):
             # As torch.autograd.grad, which is one function to modes, and hides from them what runs in it.
             Variable._execution_engine.run_backward(
                 tuple(reached), gradients, False, False, () if adds else tuple(leaves),

@@ -163,7 +163,7 @@ def _count_untuned_together(discovery: Discovery) -> None:
     layers = (layer for layer in discovery.layers if layer not in discovery.left_out)
     once = {layer.name: layer for layer in layers}.values()
     expect(
-        LayerOfExample(name=each.name, problem=each.problem, device=each.device, passes=each.passes) for each in once
+        [LayerOfExample(name=each.name, problem=each.problem, device=each.device, passes=each.passes) for each in once]
     )
 
 
