@@ -25,11 +25,12 @@ import psutil
 import dwconv
 from dwconv.commands.command_line import writable_folder
 from dwconv.errors import DwconvError, InvalidChoice, one_line
-from dwconv.measure.clock.contention import Quiet, cores
+from dwconv.measure.clock.contention import Quiet
 from dwconv.measure.limits import known_limits
 from dwconv.problems.target import CpuTarget, Target
 from dwconv.records.record import CONTENDED
 from dwconv.system import versions
+from dwconv.system.cpu_facts import cores
 from dwconv.system.new_file import replace_file
 
 FOLDER = Path("bench/results")

@@ -31,7 +31,7 @@ from dwconv.dispatch import loaded_packs
 from dwconv.dispatch.knowledge import database
 from dwconv.errors import WorkerError
 from dwconv.kernels.load_cpu import can_load_libraries
-from dwconv.system import forks
+from dwconv.system import cpu_facts, forks
 from dwconv.system.versions import can_build
 
 if TYPE_CHECKING:
@@ -172,7 +172,6 @@ def build_fastest(
     from dwconv.call.background_worker import BuildRequest
     from dwconv.dispatch.at_any_size import fastest_of_any_size
     from dwconv.dispatch.decide import decide_on
-    from dwconv.measure.clock.contention import cores
     from dwconv.measure.processes.pool import Pool
     from dwconv.schedules.template import Candidate
 
@@ -191,7 +190,7 @@ def build_fastest(
                 wanted[BuildRequest(candidate=built, target=built_for, threads=threads, checks=True, links=True)] = None
     if not wanted or not can_load_libraries():
         return
-    pool = Pool(HANDLER, None, size=max(1, min(cores(), len(wanted) // _FEW)))
+    pool = Pool(HANDLER, None, size=max(1, min(cpu_facts.cores(), len(wanted) // _FEW)))
     try:
         for _ in pool.map(list(wanted), timeout_s=LIMIT_S):
             pass
@@ -219,9 +218,8 @@ def _add(
 ) -> None:
     if imports.abandoned:  # this process was forked in the middle of an import
         return
-    from dwconv.measure.clock.contention import cores
 
-    is_free = cores() > (torch.get_num_threads() if device.type == "cpu" else 1)
+    is_free = cpu_facts.cores() > (torch.get_num_threads() if device.type == "cpu" else 1)
     with _changed:
         if (same := _by_key.get(key)) is not None:  # another layer, or the start of the model, requested it
             same.then.append(then)
@@ -250,11 +248,10 @@ def _start_threads() -> None:
 
 def _most_threads() -> int:
     """All cores where a call waits; else one, and one for each of several ranks."""
-    from dwconv.measure.clock.contention import cores
 
     if not (spending.of_process.waiting or _Threads.finishing) or settings.rank_is_given():
         return 1
-    return max(1, min(MOST_PROCESSES, cores()))
+    return max(1, min(MOST_PROCESSES, cpu_facts.cores()))
 
 
 def _may_begin() -> bool:

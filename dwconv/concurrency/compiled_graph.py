@@ -32,8 +32,8 @@ from dwconv.concurrency.segments import (
 )
 from dwconv.concurrency.task_graph import Schedule, peak_bytes
 from dwconv.concurrency.tasks import CutGraph
-from dwconv.measure.clock.contention import cores
 from dwconv.measure.clock.timing import Call
+from dwconv.system.cpu_facts import cores
 from dwconv.system.openmp import openmp_is_here
 
 SPIN_US = 50

@@ -18,7 +18,7 @@ import torch
 
 from dwconv.concurrency.task_graph import ExtraSlots
 from dwconv.errors import warn
-from dwconv.measure.clock.contention import allowed_cores
+from dwconv.system.cpu_facts import allowed_cores
 
 NO_SLOTS = (
     "no second hardware threads to use here: S4 runs small tasks that use little memory on the cores that tasks bound "

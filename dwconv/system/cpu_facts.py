@@ -209,6 +209,19 @@ def cpus_in(text: str) -> frozenset[int]:
 # -- what is ours ----------------------------------------------------------------------------------------------------
 
 
+def allowed_cores() -> set[int] | None:
+    """The cores that this process may use; None if it may use all."""
+    return os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else None
+
+
+def cores() -> int:
+    """How many cores this process can have at once: those it may use, or fewer if a container limits its time."""
+    allowed = allowed_cores()
+    count = len(allowed) if allowed else os.cpu_count() or 1
+    quota = cpu_quota()
+    return max(1, min(count, math.ceil(quota) if math.isfinite(quota) else count))
+
+
 def _allowed_cpus(*, threads: int) -> frozenset[int]:
     """The CPUs that this process may use. If these are fewer than it has threads, all: OpenMP may have bound the thread
     that reads it to a CPU of its own."""

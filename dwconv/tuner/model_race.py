@@ -30,6 +30,7 @@ from dwconv.records.database import Database
 from dwconv.records.line import decode, encode
 from dwconv.records.log import TuningLog, log_path
 from dwconv.schedules.template import Candidate
+from dwconv.system import cpu_facts
 from dwconv.system.versions import check_can_build
 from dwconv.tuner.expected_gain import MOST_STARTS
 from dwconv.tuner.race import race
@@ -153,14 +154,13 @@ def _race_one(target: Target, counts: Counts, *, gpu: int, seconds: float, state
         return RaceState(counts, target, known=known, seconds=0.0, state=state).report()
     try:  # late: where kernels come from packs, psutil may be missing
         from dwconv.measure.build_worker import BUILD_FOR_RACE
-        from dwconv.measure.clock import contention
         from dwconv.measure.runner import WorkerProcesses
     except ImportError as error:
         return _without_race(target, counts, problem=f"a race needs {error.name}; run: pip install {error.name}")
 
-    jobs = min(contention.cores(), MOST_STARTS)
+    jobs = min(cpu_facts.cores(), MOST_STARTS)
     if target.kind != "cpu":  # builds do not disturb its clock, so all comparisons are built as soon as they can be
-        jobs = max(jobs, min(contention.cores() - 1, _MOST_BUILDERS))
+        jobs = max(jobs, min(cpu_facts.cores() - 1, _MOST_BUILDERS))
     given = WorkerProcesses(
         target, jobs=jobs, build=BUILD_FOR_RACE, compiles_calls=False, gpu=gpu, builders=builders,
         kept=lambda candidate: loaded_packs.artifact_of(candidate, target),

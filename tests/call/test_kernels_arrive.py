@@ -22,10 +22,10 @@ from dwconv.call.call_plan import plans
 from dwconv.errors import WorkerCannotStart
 from dwconv.kernels import cache
 from dwconv.kernels.kernel import Kernel
-from dwconv.measure.clock import contention
 from dwconv.problems.target import cpu_target
 from dwconv.problems.workload import PASSES
 from dwconv.records.log import TuningLog
+from dwconv.system import cpu_facts
 from tests import forked
 from tests.native_needed import compiled_way, needs_native
 from tests.planted_gain import default_of, plant_gain
@@ -102,7 +102,7 @@ def maker(builders, logs, monkeypatch):
     monkeypatch.delenv("DWCONV_UNTUNED")
     monkeypatch.setattr(background_builds, "make_maker", lambda: made)
     monkeypatch.setattr(background_builds, "_IDLE_S", 0)
-    monkeypatch.setattr(contention, "cores", lambda: torch.get_num_threads() + 1)  # one is free
+    monkeypatch.setattr(cpu_facts, "cores", lambda: torch.get_num_threads() + 1)  # one is free
     monkeypatch.setattr(spending, "WAIT_S", 0.0)
     background_builds.forget()
     yield made
@@ -681,7 +681,7 @@ def test_a_process_predicts_builds_and_checks_and_the_next_one_need_not(tmp_path
 @pytest.fixture
 def all_cores(maker, monkeypatch):
     """Training uses each of them."""
-    monkeypatch.setattr(contention, "cores", torch.get_num_threads)
+    monkeypatch.setattr(cpu_facts, "cores", torch.get_num_threads)
     may_spend(0.0, monkeypatch)
     background_builds.begin()
 

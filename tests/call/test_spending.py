@@ -12,7 +12,7 @@ import torch
 
 from dwconv.call import background_builds, spending
 from dwconv.call.spending import SURE, Spending
-from dwconv.measure.clock import contention
+from dwconv.system import cpu_facts
 
 CPU = torch.device("cpu")
 MOST_BEHIND_S = 3.0
@@ -94,7 +94,7 @@ def machine_of(monkeypatch):
         simulated = Spending(lambda: machine.saved_s, now=lambda: machine.now_s)
         monkeypatch.setattr(spending, "of_process", simulated)
         monkeypatch.setattr(background_builds, "PREDICTION_S", EXPECTED_S)
-        monkeypatch.setattr(contention, "cores", torch.get_num_threads)
+        monkeypatch.setattr(cpu_facts, "cores", torch.get_num_threads)
         return machine
 
     background_builds.forget()

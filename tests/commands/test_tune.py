@@ -221,7 +221,7 @@ def test_a_busy_machine_is_reported_and_the_same_command_confirms_later(capsys, 
 
 
 def test_threads_beyond_the_cores_and_garbage_in_the_log_are_reported_once(capsys, fakes, monkeypatch, tmp_path):
-    monkeypatch.setattr("dwconv.measure.clock.contention.allowed_cores", lambda: {0})
+    monkeypatch.setattr("dwconv.system.cpu_facts.allowed_cores", lambda: {0})
     path = tmp_path / "log.jsonl"
     path.write_bytes(b'nonsense\n{"format": 1}\n\xff\xfe\n')
     assert run(*SHAPE, "--trials", "4", "--passes", "fprop,dgrad", "--log", path, "--json") == 0

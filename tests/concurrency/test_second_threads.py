@@ -22,7 +22,7 @@ from dwconv.concurrency.second_threads import (
 from dwconv.concurrency.task_graph import ExtraSlots, Placement, Schedule
 from dwconv.concurrency.tasks import cut
 from dwconv.errors import DwconvWarning
-from dwconv.measure.clock.contention import allowed_cores
+from dwconv.system.cpu_facts import allowed_cores
 from tests.traced_graphs import branches, branches_inputs, traced
 
 needs_pinning = pytest.mark.skipif(allowed_cores() is None, reason="the system does not pin threads to processors")

@@ -18,10 +18,10 @@ import torch.distributed as dist
 
 from dwconv import settings
 from dwconv.measure import runner
-from dwconv.measure.clock import contention
 from dwconv.measure.processes import started_process
 from dwconv.problems.target import CudaTarget, Target, parse_target
 from dwconv.problems.workload import Workload
+from dwconv.system import cpu_facts
 from dwconv.tuner import model_race
 from dwconv.tuner.model_race import race_for
 from dwconv.tuner.race_result import RaceResult
@@ -47,7 +47,7 @@ def gpus(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_each_name_is_raced_on_a_gpu_that_has_it(gpus: None, monkeypatch: pytest.MonkeyPatch, logs: Path) -> None:
     raced: dict[str, tuple[str, dict[Workload, int]]] = {}
     jobs: list[int] = []
-    monkeypatch.setattr(contention, "cores", lambda: 12)
+    monkeypatch.setattr(cpu_facts, "cores", lambda: 12)
 
     def race_on(
         counts: dict[Workload, int], target: Target, *, workers: runner.WorkerProcesses, **_: object

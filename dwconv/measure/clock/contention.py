@@ -12,7 +12,6 @@ A sign that a system does not report counts as zero.
 
 from __future__ import annotations
 
-import math
 import os
 import resource
 import time
@@ -23,7 +22,7 @@ from pathlib import Path
 
 import psutil
 
-from dwconv.system.cpu_facts import cpu_quota
+from dwconv.system.cpu_facts import allowed_cores, cores
 
 _SWITCH_S = 1e-4
 """Least cost of a context switch, for systems that do not report how long the thread waited."""
@@ -166,19 +165,6 @@ def others(before: Load, after: Load) -> float:
     """The share of the cores that other work had between two readings, 0 to 1."""
     total_s = max(after.total_s - before.total_s, 1e-9)
     return min(1.0, max(0.0, (after.busy_s - before.busy_s - (after.own_s - before.own_s)) / total_s))
-
-
-def allowed_cores() -> set[int] | None:
-    """The cores that this process may use; None if it may use all."""
-    return os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else None
-
-
-def cores() -> int:
-    """How many cores this process can have at once: those it may use, or fewer if a container limits its time."""
-    allowed = allowed_cores()
-    count = len(allowed) if allowed else os.cpu_count() or 1
-    quota = cpu_quota()
-    return max(1, min(count, math.ceil(quota) if math.isfinite(quota) else count))
 
 
 def oversubscription(threads: int) -> str:

@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING
 import torch
 
 from dwconv.errors import DwconvError, NoTemplate, described_error
-from dwconv.measure.clock.contention import cores
 from dwconv.problems.target import CpuTarget, CudaTarget, Target, parse_target
 from dwconv.records.database import Database
 from dwconv.records.line import decode, encode
 from dwconv.records.record import TuningRecord
 from dwconv.system import versions
+from dwconv.system.cpu_facts import cores
 from dwconv.tuner.campaign import doubt_limits, prepared_cpu
 from dwconv.tuner.cluster.node import NodeFacts, NodeReport, NodeTask, Setup
 from dwconv.tuner.results_table import Outcome
