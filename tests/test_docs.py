@@ -36,7 +36,7 @@ PROGRAMS = re.compile(r"(\.venv/bin/)?(python|make|pip|dwconv|compute-sanitizer)
 """What commands begin with."""
 PARSED = [
     *(f"dwconv.{name}" for name in COMMANDS if name != "concurrency"), *map(module_of, (*BENCHMARKS, *READERS)),
-    "tests.mutate", "tests.standin.run", "tests.standin.small_bench",
+    "tests.mutate", "tests.standin.run", "tests.standin.small_bench", "tests.walks",
     *(f"dwconv.parallel {name}" for name in parallel.COMMANDS),
     *(f"dwconv.concurrency {name}" for name in concurrency.COMMANDS), f"bench.gpu {PREPARE}",
 ]  # fmt: skip
