@@ -4,8 +4,8 @@
                                                                              ├─► kernel.so: ``dwconv_run``, nothing else
     runtime.ll   OpenMP's threads, and TVM's symbols             ─► runtime.o┘
 
-Linking takes the C++ compiler of the machine that makes the library. Loading it takes the OpenMP runtime that PyTorch
-brings.
+All kernels for a CPU have the same runtime, unless their threads are limited: a process makes its object once. Linking
+takes the C++ compiler of the machine that makes the library. Loading it takes the OpenMP runtime that PyTorch brings.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 import subprocess
 import tempfile
+from functools import lru_cache
 from importlib import resources
 from pathlib import Path
 
@@ -53,7 +54,9 @@ def shared_library(artifact: Artifact) -> bytes:
     kernel = artifact.source + addresses_ir(artifact.arguments) + _entry_ir()
     with tempfile.TemporaryDirectory(prefix="dwconv-") as made:
         folder = Path(made)
-        objects = [object_file(folder / "kernel.o", kernel), object_file(folder / "runtime.o", runtime)]
+        objects = [folder / "kernel.o", folder / "runtime.o"]
+        objects[0].write_bytes(_object(kernel))
+        objects[1].write_bytes(_kept_object(runtime))
         visible, library = folder / "visible.map", folder / "kernel.so"
         visible.write_text(_VISIBLE, encoding="utf-8")
         command = [linker, *_FLAGS, f"-Wl,--version-script={visible}", *map(str, objects), *_LIBRARIES]
@@ -70,13 +73,15 @@ def shared_library(artifact: Artifact) -> bytes:
         return library.read_bytes()
 
 
-def object_file(path: Path, ir: str) -> Path:
-    """``path`` with the object file that LLVM makes of ``ir``. Raises BuildError."""
+def _object(ir: str) -> bytes:
+    """The object file that LLVM makes of ``ir``. Raises BuildError."""
     try:
-        path.write_bytes(object_of(ir))
+        return object_of(ir)
     except RuntimeError as error:
         raise BuildError(f"LLVM makes no object of a kernel: {one_line(str(error), most=300)}") from None
-    return path
+
+
+_kept_object = lru_cache(maxsize=16)(_object)
 
 
 def _entry_ir() -> str:

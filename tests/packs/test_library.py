@@ -13,10 +13,12 @@ import torch
 
 from dwconv import settings
 from dwconv.errors import BrokenInstallation, BuildError
+from dwconv.kernels import library as linked_library
 from dwconv.kernels.artifact import Artifact
 from dwconv.kernels.cache import build_cached
 from dwconv.kernels.kernel import Kernel
 from dwconv.kernels.library import shared_library
+from dwconv.kernels.llvm import object_of
 from dwconv.kernels.load_cpu import load_library
 from dwconv.problems.target import cpu_target
 from dwconv.schedules.space import Config
@@ -74,6 +76,15 @@ def test_a_linker_that_fails_is_quoted(monkeypatch, tmp_path):
     monkeypatch.setenv("CXX", str(failing))
     with pytest.raises(BuildError, match=r"c\+\+ cannot link a kernel: no space left"):
         shared_library(artifact_of("dgrad"))
+
+
+def test_the_runtime_of_several_kernels_is_compiled_once(monkeypatch):
+    compiled = []
+    monkeypatch.setattr(linked_library, "object_of", lambda ir: compiled.append(ir) or object_of(ir))
+    linked_library._kept_object.cache_clear()
+    artifacts = [artifact_of("fprop"), artifact_of("dgrad")]
+    assert all(shared_library(each) for each in artifacts)
+    assert [sum(each.source in ir for ir in compiled) for each in artifacts] == [1, 1] and len(compiled) == 3
 
 
 def test_what_is_no_library_is_refused():
