@@ -55,13 +55,13 @@ def schedule(workload: Workload, config: Config, target: CpuTarget) -> s_tir.Sch
     blocks = cut.rows.blocks * column_blocks
     groups, depths = work.channels // work.fan_out, work.depths.outputs
     n = tirx.Var(BATCH, "int32")
+    placed = settled if workload.any_size else bind  # or TVM would simplify divisions by symbols for half a minute
     with kernel() as builder:
         tensors = PlaneTensors(work, Vectors(cut.lanes, cut.lanes), n)
         runs = cut.column_runs()
         for task in parallel("task", ceil_div(n * (groups * depths), planes) * blocks):
             is_cut = not is_one(cut.rows.blocks)
-            hold = settled if workload.any_size else bind
-            top = hold("top", task % blocks // column_blocks * cut.rows.block_rows) if is_cut else 0
+            top = placed("top", task % blocks // column_blocks * cut.rows.block_rows) if is_cut else 0
             columns = WHOLE_ROW
             if not is_one(column_blocks):
                 columns = ColumnBlock(bind("block", task % column_blocks), column_blocks)
@@ -70,7 +70,7 @@ def schedule(workload: Workload, config: Config, target: CpuTarget) -> s_tir.Sch
                 number = bind("number", task // blocks * planes + turn)
                 with when(True if planes == 1 else number < n * (groups * depths)):
                     volume, depth = divided(number, depths)
-                    block.sum_group(settled("image", volume // groups), settled("group", volume % groups), depth)
+                    block.sum_group(placed("image", volume // groups), placed("group", volume % groups), depth)
     return s_tir.Schedule(builder.get())
 
 

@@ -114,16 +114,18 @@ def tasks(tensors: PixelTensors, cut: GatherNhwcCut, n: Expr) -> Iterator[PixelT
     row_blocks, depths = cut.rows.blocks * column_blocks, cut.work.depths.outputs
     if cut.row_step > 1:
         row_blocks = row_blocks * cut.row_step
+    # Of known sizes few divisions are put in, and from bound values LLVM sees which rows cannot be padding.
+    placed = bind if cut.work.axes.are_known else settled
     with stream.defined() if stream else contextlib.nullcontext():
         for task in parallel("task", n * (depths * row_blocks * channel_blocks)):
-            image, depth = divided(settled("image", task // (row_blocks * channel_blocks)), depths)
+            image, depth = divided(placed("image", task // (row_blocks * channel_blocks)), depths)
             columns = WHOLE_ROW
             if not is_one(column_blocks):
                 columns = ColumnBlock(settled("block", task // channel_blocks % column_blocks), column_blocks)
             block, row_part = task // channel_blocks % row_blocks // column_blocks, 0
             if cut.row_step > 1:
                 row_part, block = divided(settled("block_of_rows", block), cut.rows.blocks)
-            top = settled("top", block * cut.rows.block_rows)
+            top = placed("top", block * cut.rows.block_rows)
             first_vector = task % channel_blocks * cut.block_vectors if channel_blocks > 1 else 0
             yield PixelTask(
                 tensors=tensors, cut=cut, image=image, depth=depth, top=top, columns=columns,

@@ -21,7 +21,7 @@ from dwconv.schedules.cpu.shared.limits import PARALLEL_SUMS
 from dwconv.schedules.cpu.wgrad_nhwc.cut import WeightCut
 from dwconv.schedules.cpu.wgrad_nhwc.reader import PixelReader, SumShare
 from dwconv.schedules.cpu.wgrad_nhwc.sums import TapSums, WeightResults, tap_groups
-from dwconv.schedules.emit import BATCH, Expr, ceil_div, divided, is_number, kernel, least, serial, size_of, store
+from dwconv.schedules.emit import BATCH, Expr, bind, ceil_div, divided, is_number, kernel, least, serial, size_of, store
 from dwconv.schedules.space import Config
 
 
@@ -81,7 +81,8 @@ def sum_by_images(reader: PixelReader, results: WeightResults, partial: Any, n: 
             columns = WHOLE_ROW
             if not is_one(column_blocks):
                 columns = ColumnBlock(settled("block", unit % column_blocks), column_blocks)
-            block = OutputRange(settled("top", top), settled("bottom", least(top + block_h, rows)))
+            hold = bind if cut.work.axes.are_known else settled  # bound ones show which rows cannot be padding
+            block = OutputRange(hold("top", top), hold("bottom", least(top + block_h, rows)))
             for numbers in vectors.several(0, vectors.count, at_a_time=cut.config.vectors_c):
                 share = SumShare(block=block, columns=columns, vectors=vectors.numbered(numbers))
                 at = PartOfSums(partial=partial, part=task, image=image, depths=OutputRange(depth, depth + 1))
