@@ -61,9 +61,17 @@ struct TunedBlock : torch::CustomClassHolder {
   size_t first_statistic() const { return kept == 1 ? 2 : 1; }  // among the results
 };
 
+// A block, and what graphs keep of it: made once.
+struct KnownBlock {
+  explicit KnownBlock(c10::intrusive_ptr<TunedBlock> of) : block(std::move(of)), kept(kept_by_graph(block)) {}
+
+  c10::intrusive_ptr<TunedBlock> block;
+  Tensor kept;
+};
+
 // Arguments of the forward pass besides tensors that may have gradients, and its results besides z.
 struct BlockCall {
-  c10::intrusive_ptr<TunedBlock> block;
+  const KnownBlock& known;
   std::vector<Tensor> inputs, results;
 };
 
@@ -88,7 +96,8 @@ struct DwconvBlock : torch::autograd::Function<DwconvBlock> {
       const Optional&,
       BlockCall& call) {
     const int64_t batch = x.size(0);
-    const TunedBlock& block = *call.block;
+    const TunedBlock& block = *call.known.block;
+    context->saved_data.reserve(kSaved);
     call.results = block.forward->empty_results_together(batch);
     block.forward->run(batch, call.inputs, call.results);
     variable_list kept{x};
@@ -112,7 +121,7 @@ struct DwconvBlock : torch::autograd::Function<DwconvBlock> {
     }
     context->save_for_backward(std::move(kept));
     context->set_materialize_grads(false);
-    context->saved_data["block"] = kept_by_graph(call.block);
+    context->saved_data["block"] = call.known.kept;
     return call.results[0];
   }
 
@@ -172,8 +181,9 @@ struct DwconvBlock : torch::autograd::Function<DwconvBlock> {
 // z; undefined if a tensor does not have the strides that the kernel reads. Only beside a LayerNorm there may be a
 // bias. Python is not used.
 inline Tensor run_as_one(
-    const c10::intrusive_ptr<TunedBlock>& block, const Tensor& x, const Tensor& w, const Optional& bias, const NormCalls& norms) {
-  BlockCall call{block, {x, lowered(w, x)}, {}};
+    const KnownBlock& known, const Tensor& x, const Tensor& w, const Optional& bias, const NormCalls& norms) {
+  const c10::intrusive_ptr<TunedBlock>& block = known.block;
+  BlockCall call{known, {x, lowered(w, x)}, {}};
   if (bias) call.inputs.push_back(*bias);
   std::array<Optional, 4> learnt;
   auto next = std::copy(call.inputs.begin() + 2, call.inputs.end(), learnt.begin());

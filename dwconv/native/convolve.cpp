@@ -73,10 +73,11 @@ struct DwconvConvolution : torch::autograd::Function<DwconvConvolution> {
       const Tensor* kept) {
     const bool needs_dx = context->needs_input_grad(0), needs_dw = context->needs_input_grad(1);
     const Tensor w_read = lowered(w, x);
+    context->saved_data.reserve(kSaved);
     if (!w_read.is_same(w)) LoweredWeight::keep(w, context);
     context->save_for_backward({needs_dw ? x : Tensor(), needs_dx ? w_read : Tensor()});
     context->saved_data["call"] = *kept;
-    context->saved_data["has_bias"] = bias.has_value();
+    if (bias) context->saved_data["has_bias"] = true;
     const auto bias_read = bias ? std::optional<Tensor>(lowered(*bias, x)) : std::nullopt;
     return run_fprop(kept_by_graph<TunedCall>(*kept), x, w_read, bias_read);
   }
@@ -84,7 +85,7 @@ struct DwconvConvolution : torch::autograd::Function<DwconvConvolution> {
   static variable_list backward(AutogradContext* context, variable_list grads) {
     const auto& call = kept_by_graph<TunedCall>(context->saved_data["call"]);
     const bool needs_dx = context->needs_input_grad(0), needs_dw = context->needs_input_grad(1);
-    const bool needs_db = context->saved_data["has_bias"].toBool() && context->needs_input_grad(2);
+    const bool needs_db = context->saved_data.count("has_bias") && context->needs_input_grad(2);
     const auto saved = context->get_saved_variables();
     const Tensor &x = saved[0], &w = saved[1], &given = grads[0];
     const auto is_other = [](const Tensor& tensor) { return tensor.defined() && !is_plain(tensor); };

@@ -135,7 +135,7 @@ struct Members {
   pybind11::object conv;  // a reference
   std::vector<Norm> norms;
   bool is_layer_norm;
-  std::unordered_map<Key, c10::intrusive_ptr<TunedBlock>, HashOfKey> known;
+  std::unordered_map<Key, KnownBlock, HashOfKey> known;
 
   // A tensor by its name; undefined for None. False for one that is not just numbers in memory.
   static bool read(PyObject* from, PyObject* name, Tensor& tensor) {
@@ -171,7 +171,7 @@ struct Members {
     Key key;
     if (!read_convolution(w, bias) || !describe_call(x, w, bias, key)) return;
     if (known.size() >= kMost) known.clear();
-    known[key] = std::move(block);
+    known.insert_or_assign(key, KnownBlock(std::move(block)));
   }
 };
 
@@ -219,8 +219,8 @@ inline PyObject* run_traced(PyObject*, PyObject* const* given, Py_ssize_t) {
   if (!members.read_convolution(w, bias) || !members.describe_call(x, w, bias, key)) Py_RETURN_NONE;
   const auto found = members.known.find(key);
   if (found == members.known.end()) Py_RETURN_NONE;
-  const c10::intrusive_ptr<TunedBlock> block = found->second;
-  const bool trains = block->trains();
+  const KnownBlock block = found->second;
+  const bool trains = block.block->trains();
   NormCalls norms(members.norms.size());
   for (size_t i = 0; i < norms.size(); ++i)
     if (!read_norm(members.norms[i], members.is_layer_norm, trains, w, norms[i])) Py_RETURN_NONE;
@@ -230,7 +230,7 @@ inline PyObject* run_traced(PyObject*, PyObject* const* given, Py_ssize_t) {
   {
     const pybind11::gil_scoped_release no_gil;
     const Optional taken = bias.defined() ? Optional(bias) : std::nullopt;
-    z = trains ? run_as_one(block, x, w, taken, norms) : run_in_evaluation(*block, x, w, taken, norms);
+    z = trains ? run_as_one(block, x, w, taken, norms) : run_in_evaluation(*block.block, x, w, taken, norms);
     if (z.defined() && members.is_layer_norm) z = z.transpose_(1, 2).transpose_(2, 3);  // the channels last
   }
   if (!z.defined()) Py_RETURN_NONE;

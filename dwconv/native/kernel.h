@@ -59,6 +59,8 @@ inline at::Tensor lowered(const at::Tensor& weight, const at::Tensor& x) {
   return empty_strided(weight.sizes(), weight.strides(), x.scalar_type(), x.device()).copy_(readable(weight));
 }
 
+constexpr size_t kSaved = 4;  // what a graph keeps by name, at most
+
 // A weight that autocast lowered, for a backward pass that is to be differentiated again: there autograd sees the cast.
 class LoweredWeight {
  public:
