@@ -42,6 +42,8 @@ FIRST_S = 45.0
 _MOST_S = 180.0
 _BESIDE_S = 30.0
 """What a run takes beside ``convert``: starting, and steps. ``convert`` gets no more than what is left then."""
+_PACK_S = 300.0
+"""With less time the pack is not begun."""
 GOALS = {"with a pack": 20.0, "without a pack": 60.0}
 """Seconds of ``convert``, by item."""
 WITH, WITHOUT = GOALS
@@ -118,6 +120,8 @@ def _pack(run: Run) -> Path:
     if not folder.exists():
         began_s = time.monotonic()
         command = pack_command(_arch(run), folder)
+        if run.pace.left_s < _PACK_S:
+            raise WorkerTimeout(f"there is no time to make the pack; make it before: python {' '.join(command)}")
         said = said_by(command, environment=os.environ, timeout_s=max(1.0, run.pace.left_s))
         say("first_run", f"the pack took {time.monotonic() - began_s:.0f} s: {(said or ['nothing was printed'])[0]}")
     return folder

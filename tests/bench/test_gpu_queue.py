@@ -264,6 +264,12 @@ def test_a_pack_that_is_there_comes_first_and_one_that_cannot_be_made_costs_only
     assert not ended.failed and ended.line.startswith("with a pack: failed: ")
 
 
+def test_a_pack_is_not_begun_without_the_time_for_it(tmp_path):
+    run = run_of(tmp_path, pace=Pace(first_run._PACK_S / 2))
+    with pytest.raises(WorkerTimeout, match=r"make it before: python -m dwconv.export --generic .*pack-.*-float16$"):
+        first_run._pack(run)
+
+
 def test_a_first_run_counts_what_convert_does():
     found = first_run.first_run(
         network="tests.models:OneLayer", batch=2, image=12, device="cpu", seconds=0.0, turns=2, pack=None
