@@ -129,8 +129,8 @@ def _fits(value: Any, hint: Any) -> bool:
 
 # -- entries of a cache on disk ------------------------------------------------------------------------------------
 
-MOST_ENTRIES = 4000
-"""Entries of a kind in a folder; beyond it the oldest go."""
+MOST_ENTRIES = 8000
+"""Entries of a kind in a folder; beyond it the oldest go. What is built elsewhere for one run are some 5000 kernels."""
 
 
 def key_of(*parts: object) -> str:
