@@ -100,4 +100,5 @@ def test_every_stage_finds_what_was_built_for_it_elsewhere(
     assert done.returncode == 0, done.stdout + done.stderr
     for stage in stages:
         (told,) = re.findall(rf"\[{stage}\] (\d+) kernels came from .*, (\d+) were compiled", done.stdout)
-        assert int(told[1]) <= 1, "the kernel of running statistics, of no template, or what the search tuned"
+        if stage in ("smoke", "verify"):  # what is measured changes what the stages after them race
+            assert int(told[0]) > 0 and int(told[1]) <= 1, "the kernel of running statistics is of no template"
