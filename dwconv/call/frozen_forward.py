@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -67,6 +68,8 @@ class WatchedModule:
     """Where it has parameters and buffers, their names, and which are None; of a module whose code is traced."""
     names: tuple[str, ...]
     """All that it has of its own."""
+    methods: tuple[str, ...]
+    """Of its class, where it has no attribute of the name."""
     over_ranks: bool = False
     """Whether it is a norm with the statistics of all ranks."""
 
@@ -74,6 +77,7 @@ class WatchedModule:
     def of(cls, module: nn.Module, *, path: str, is_traced: bool) -> WatchedModule:
         plain: Any = plain_class(type(module))
         forwards.setdefault(plain, plain.forward)
+        names = names_in(module)
         return cls(
             path=path,
             training=module.training,
@@ -81,7 +85,8 @@ class WatchedModule:
             attributes=constants_of(module),
             children=children_of(module),
             tensors=tensors_of(module) if is_traced else (),
-            names=names_in(module),
+            names=names,
+            methods=tuple(name for name in methods_of(plain) if name not in names),
             over_ranks=is_over_ranks(module),
         )
 
@@ -134,6 +139,14 @@ def tensors_of(module: nn.Module) -> tuple[tuple[str, str, bool], ...]:
 
 def names_in(module: nn.Module) -> tuple[str, ...]:
     return tuple(sorted(name for name in module.__dict__ if not name.startswith(_MARKS)))
+
+
+@functools.cache
+def methods_of(plain: type[nn.Module]) -> tuple[str, ...]:
+    """What a forward pass calls by ``self``, and an attribute of a module can stand for."""
+    own = (kind for kind in plain.__mro__ if kind not in nn.Module.__mro__)
+    named = {name for kind in own for name, value in vars(kind).items() if isinstance(value, FunctionType)}
+    return tuple(sorted({"_call_impl", *(name for name in named if not name.startswith("__"))}))
 
 
 forwards: dict[type, Any] = {}

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
+from types import MethodType
 from typing import Any, NamedTuple
 
 import torch
@@ -66,14 +67,20 @@ def holds_by_values(parent: nn.Module, trace: Trace) -> bool:
             constants_of(module) != watched.attributes or names_in(module) != watched.names
         ):  # a forward pass of the instance is a name, too
             return False
-        if torch.compiler.is_compiling() and any(
-            name not in watched.names and hasattr(watched.plain, name) for name in module.__dict__
-        ):  # instead of a method of its class
+        if torch.compiler.is_compiling() and not all(_is_of_class(module, name) for name in watched.methods):
             return False
         for name, value in watched.attributes:  # a compiler cannot look into ``constants_of``
             if torch.compiler.is_compiling() and frozen(getattr(module, name)) != value:
                 return False
     return True
+
+
+def _is_of_class(module: nn.Module, name: str) -> bool:
+    """Whether a method is that of the class. Compilers of PyTorch 2.11 cannot list what a module has of its own."""
+    method = getattr(module, name)
+    return (
+        isinstance(method, MethodType) and method.__self__ is module and method.__func__ is getattr(type(module), name)
+    )
 
 
 # -- identities --------------------------------------------------------------------------------------------------------
