@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch._subclasses.functional_tensor import FunctionalTensor
 
 from dwconv.call import torch_ops
 from dwconv.call.arguments import AnyArguments, AnyCall, Call, CallArguments
@@ -52,8 +53,8 @@ _warn_unless_exporting._dynamo_marked_constant = True  # type: ignore[attr-defin
 
 def is_for_pytorch(call: AnyCall, *, is_transposed: bool = False) -> bool:
     """True if PyTorch's own op does it all: then nothing of ours stands in its way."""
-    if torch.compiler.is_compiling() or has_symbols(call):
-        return False  # decided when the compiled code runs
+    if torch.compiler.is_compiling() or has_symbols(call) or isinstance(call.x, FunctionalTensor):
+        return False  # decided when the compiled code runs; PyTorch 2.11 hides from our own ops that it is compiling
     plan = plan_for(call.problem, call.x.device)
     if plan.is_open:
         plan.meet(id(call.given.weight))

@@ -729,10 +729,14 @@ def test_kernels_arrive_at_transposed_calls(maker):
     def call():
         return dwconv.conv_transpose2d(x, w, **options)
 
+    def node():
+        made = call().grad_fn  # PyTorch 2.11 refuses name() of what Python makes
+        return type(made).__name__ if isinstance(made, torch.autograd.function.BackwardCFunction) else made.name()
+
     for _ in range(3):
-        assert "ConvolutionBackward" in call().grad_fn.name()
+        assert "ConvolutionBackward" in node()
     maker.may.set()
-    assert eventually(lambda: "DwconvTransposed" in call().grad_fn.name())
+    assert eventually(lambda: "DwconvTransposed" in node())
     arrive()
     torch.testing.assert_close(call(), F.conv_transpose2d(x, w, groups=8, **options))
     (plan,) = plans()
