@@ -169,15 +169,15 @@ class AnyAxis(Axis):
 
     def _in_tiles(self, width: int, *, overlap: bool) -> tuple[Expr, list[TileRun]]:
         """The condition under which the axis can be cut into tiles that know what is padding, and these."""
-        widths, end = self._last_edge(width), settled("end", self.end)
+        widths, end = self._last_edge(width), bind("end", self.end)
         first, last = self._first_edge(width), sum(widths)
         inner = end - (first + last)
         if overlap:
-            tiles = settled("tiles", most(ceil_div(inner, width), 0))
+            tiles = most(ceil_div(inner, width), 0)
             last_start = end - (last + width)
             between = [AnyRun(start=first, tiles=tiles, width=width, interior=True, last_start=last_start)]
         else:
-            tiles, rest = settled("tiles", inner // width), settled("rest", inner % width)
+            tiles, rest = inner // width, inner % width
             between = [
                 AnyRun(start=first, tiles=tiles, width=width, interior=True),
                 AnyRun(start=end - last - rest, tiles=rest, width=1, interior=True),

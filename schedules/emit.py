@@ -85,11 +85,9 @@ def all_of(*conditions: Expr) -> Expr:
     return tirx.all(*unknown) if len(unknown) > 1 else unknown[0] if unknown else True
 
 
-def inside(at: Expr, size: int, *, least: Expr = -1) -> Expr:
-    """Whether 0 ≤ at < size. ``least``: it is no less than that."""
-    if isinstance(at, int):
-        return 0 <= at < size
-    return at < size if isinstance(least, int) and least >= 0 else tirx.all(at >= 0, at < size)
+def inside(at: Expr, size: int) -> Expr:
+    """Whether 0 ≤ at < size."""
+    return 0 <= at < size if isinstance(at, int) else tirx.all(at >= 0, at < size)
 
 
 def turns_inside(at: Expr, step: int, count: int, *, size: int) -> tuple[Expr, Expr]:

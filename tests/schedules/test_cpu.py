@@ -11,10 +11,8 @@ from typing import Any
 
 import pytest
 import torch
-import tvm_ffi
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from tvm import ir, tirx
 
 from dwconv.errors import InvalidWorkload
 from dwconv.kernels import build
@@ -22,10 +20,9 @@ from dwconv.measure.verify.cases import judge_all, make_case
 from dwconv.problems import reference
 from dwconv.problems.block import Block
 from dwconv.problems.kernel_inputs import operands
-from dwconv.problems.workload import BLOCK_PASSES, EVAL_PASSES, LAYOUTS, PASSES, DType, Layout, Pass, Workload
+from dwconv.problems.workload import BLOCK_PASSES, LAYOUTS, PASSES, DType, Layout, Pass, Workload
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import Candidate, templates_for
-from dwconv.untuned.every_layer import any_layer
 from tests.schedules.cpu_layers import (
     SHAPES,
     TARGET,
@@ -219,45 +216,3 @@ def test_whatever_the_space_holds_builds_and_is_right(workload: Workload, rng: r
     config = space.sample(rng)
     assert config is not None
     assert_right(built(workload, config), workload)
-
-
-def layers_of_every_kind() -> Iterator[Any]:
-    """Each pass and layout, with a stride and without: of any size, and of any channels too; of weight gradients also
-    of one size."""
-    for layout, pass_, stride, size in itertools.product(("nhwc", "nchw"), PASSES, (1, 2), ("one", "any", "every")):
-        if size == "one" and pass_ != "wgrad":
-            continue
-        general = any_layer(kernel=(5, 5), stride=(stride,) * 2, padding=((2, 2),) * 2, layout=layout)
-        of_size = {"any_size": size != "one", "any_channels": size == "every"}
-        workload = dataclasses.replace(general.for_pass(pass_), **of_size)
-        yield pytest.param(workload, id=f"{layout}-{pass_}-{stride}-{size}")
-    for stride, block_pass in itertools.product((1, 2), (*BLOCK_PASSES, *EVAL_PASSES)):
-        general = any_layer(kernel=(5, 5), stride=(stride,) * 2, padding=((2, 2),) * 2)
-        fused = dataclasses.replace(general, pass_=block_pass, block=Block.parse("bn+relu6,bn+relu6"))
-        yield pytest.param(fused, id=f"block-{block_pass}-{stride}")
-
-
-@pytest.mark.parametrize("workload", [*layers_of_every_kind()])
-def test_few_divisions_are_put_where_their_results_are_used(workload: Workload) -> None:
-    """To simplify an expression TVM replaces what is bound by what it is made of: addresses of loads with quotients
-    took most of the time of a build."""
-    candidate = Candidate(workload, templates_for(workload, TARGET)[0].space(workload, TARGET).default)
-    program = candidate.schedule(TARGET).mod["main"]
-    made_of: dict[Any, int] = {}
-
-    def divisions(expression: Any) -> int:
-        variables, found = list[Any](), list[Any]()
-        tvm_ffi.structural_walk(
-            expression, [(tirx.Var, variables.append), (tirx.FloorDiv, found.append), (tirx.FloorMod, found.append)]
-        )
-        return len(found) + sum(made_of.get(each, 0) for each in variables)
-
-    def bound(found: Any) -> None:
-        loads = list[Any]()
-        tvm_ffi.structural_walk(found.value, [(ir.TensorLoad, loads.append)])
-        if not loads and str(getattr(found.value.ty, "dtype", "")) == "int32":
-            made_of[found.var] = divisions(found.value)
-
-    written = divisions(program.body)
-    tvm_ffi.structural_walk(program.body, [(tirx.Bind, bound)], order="pre")
-    assert divisions(program.body) - written <= 50

@@ -83,8 +83,8 @@ class ColumnBlock:
     def tiles(self, tiles: Expr) -> tuple[Expr, Expr]:
         """Which of as many tiles in a row are its own, as the bounds of a loop."""
         each = ceil_div(tiles, self.count)
-        first = settled("first_tile", least(self.number * each, tiles))
-        return first, settled("stop_tile", least(first + each, tiles))
+        first = bind("first_tile", least(self.number * each, tiles))
+        return first, bind("stop_tile", least(first + each, tiles))
 
     def outputs(self, columns: Expr) -> OutputRange:
         """Its columns, where tiles may begin anywhere."""
@@ -111,8 +111,5 @@ def tile_columns(
             is_here, tiles = block.number == (0 if at < interior else block.count - 1), (0, run.tiles)
         with when(all_of(is_here, run.exists)):
             for tile in serial("tile_w", *tiles):
-                if cell == 1:
-                    yield bind("column", run.at(tile)), run
-                    continue
-                first = run.start // cell if isinstance(run.start, int) else settled("first_cell", run.start // cell)
-                yield bind("cell", first + tile * (run.width // cell)), run
+                column = run.at(tile) if cell == 1 else run.start // cell + tile * (run.width // cell)
+                yield bind("column", column), run

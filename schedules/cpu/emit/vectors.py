@@ -16,7 +16,6 @@ from dwconv.schedules.cpu.emit.words import (
     load_lanes,
     scratch,
     seen_from,
-    settled,
     store_first,
     store_lanes,
     store_rounded,
@@ -89,9 +88,9 @@ class Vectors:
             return
         groups = least(whole, 1) * ceil_div(count, at_a_time) if overlap else whole
         for turn in serial("group", groups):
-            start = settled("number", least(turn * at_a_time, count - at_a_time))
+            start = bind("number", least(turn * at_a_time, count - at_a_time))
             yield [first + start + v for v in range(at_a_time)]
-        done = settled("done", least(whole, 1) * count if overlap else whole * at_a_time)
+        done = least(whole, 1) * count if overlap else whole * at_a_time
         for turn in serial("vector", count - done):
             yield [first + done + turn]
 

@@ -71,11 +71,8 @@ def seen_from(tensor: Any, *at: Expr) -> Any:
 
 
 def settled(name: str, value: Expr) -> Expr:
-    """Gives an integer a name, as ``bind``, and hides how it came about. Where a bound one is used, TVM's simplifier
-    puts in what it is made of, and so on: quotients and minima that are computed once for a task would stand in the
-    address of every load in it, and take most of the time of a build."""
-    if isinstance(value, (int, tirx.Var)):
-        return value
+    """Gives a value a name, as ``bind``, and hides how it came about: at every condition that has it, TVM would take
+    its minima and maxima apart, which takes longer than all else."""
     held = IRBuilder.name(name, T.alloc_buffer((1,), "int32", scope="global"))
     T.buffer_store(held, value, [0])
     return bind(name, held[0])

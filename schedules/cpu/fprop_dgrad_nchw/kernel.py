@@ -169,10 +169,9 @@ class PlaneTile:
     def _add_rows_unrolled(self, sums: Accumulators, source: ReadRows, weights: ChannelWeights) -> None:
         """All taps, straight code; one test for each row of the source keeps out of the padding."""
         rows = self.cut.work.rows
-        origin = rows.origin(self.top) if rows.down == 1 else settled("origin", rows.origin(self.top))
         for m in serial("m", self.cut.work.fan_in):
             for row_at, row_pairs in rows.reads(self.cut.config.tile_h).items():
-                row = bind("source_row", origin + row_at)
+                row = bind("source_row", rows.origin(self.top) + row_at)
                 is_row = inside(row, rows.inputs)
                 if is_row is not False:
                     with when(is_row):

@@ -21,7 +21,7 @@ from dwconv.schedules.any_size import AnyAxis, at_any_size
 from dwconv.schedules.cpu.emit.loops import WHOLE_ROW, ColumnBlock, has_row, is_one, tile_columns, tile_rows
 from dwconv.schedules.cpu.emit.pixels import PixelRow
 from dwconv.schedules.cpu.emit.vectors import Accumulators, NumberedVector, Vectors
-from dwconv.schedules.cpu.emit.words import parallel, settled
+from dwconv.schedules.cpu.emit.words import parallel
 from dwconv.schedules.cpu.fprop_dgrad_nhwc.apart import AxisApart
 from dwconv.schedules.cpu.fprop_dgrad_nhwc.cut import GatherNhwcCut, streamed_above
 from dwconv.schedules.cpu.fprop_dgrad_nhwc.tensors import PixelTensors
@@ -114,18 +114,16 @@ def tasks(tensors: PixelTensors, cut: GatherNhwcCut, n: Expr) -> Iterator[PixelT
     row_blocks, depths = cut.rows.blocks * column_blocks, cut.work.depths.outputs
     if cut.row_step > 1:
         row_blocks = row_blocks * cut.row_step
-    # Of known sizes few divisions are put in, and from bound values LLVM sees which rows cannot be padding.
-    placed = bind if cut.work.axes.are_known else settled
     with stream.defined() if stream else contextlib.nullcontext():
         for task in parallel("task", n * (depths * row_blocks * channel_blocks)):
-            image, depth = divided(placed("image", task // (row_blocks * channel_blocks)), depths)
+            image, depth = divided(bind("image", task // (row_blocks * channel_blocks)), depths)
             columns = WHOLE_ROW
             if not is_one(column_blocks):
-                columns = ColumnBlock(settled("block", task // channel_blocks % column_blocks), column_blocks)
+                columns = ColumnBlock(bind("block", task // channel_blocks % column_blocks), column_blocks)
             block, row_part = task // channel_blocks % row_blocks // column_blocks, 0
             if cut.row_step > 1:
-                row_part, block = divided(settled("block_of_rows", block), cut.rows.blocks)
-            top = placed("top", block * cut.rows.block_rows)
+                row_part, block = divided(bind("block_of_rows", block), cut.rows.blocks)
+            top = bind("top", block * cut.rows.block_rows)
             first_vector = task % channel_blocks * cut.block_vectors if channel_blocks > 1 else 0
             yield PixelTask(
                 tensors=tensors, cut=cut, image=image, depth=depth, top=top, columns=columns,
@@ -168,14 +166,13 @@ class PixelTile:
         """All taps, straight code; one test for each source row keeps out of the padding."""
         work, tile_h = self.cut.work, self.cut.config.tile_h
         rows, columns = self.cut.row_axis, work.columns
-        origin = self._origin_of_rows()
         sums = Accumulators(self.tensors.vectors, tile_h, self.run.width, len(self.vectors))
         for plane in self._planes():
             weights = self._weights(plane, [(kh, kw) for kh in range(rows.taps) for kw in range(columns.taps)])
             for row_at, row_pairs in rows.reads(tile_h).items():
-                row = bind("source_row", self._placed_row(origin + row_at))
+                row = bind("source_row", self._placed_row(rows.origin(self.top) + row_at))
                 source = plane.row(row)
-                with when(inside(row, work.rows.inputs, least=row_at)):
+                with when(inside(row, work.rows.inputs)):
                     for column, column_pairs in self._columns():
                         for v, vector in enumerate(self.vectors):
                             value = plane.load(source, column, vector)
@@ -191,7 +188,7 @@ class PixelTile:
         rows = self.cut.row_axis
         if isinstance(rows, AxisApart):
             rows = replace(rows, inputs=rows.inputs_in(self.row_part))
-        taps, origin = ascending(rows.tap_loop(row)), self._origin_of_rows()
+        taps, origin = ascending(rows.tap_loop(row)), rows.origin(self.top)
         add_columns = self._add_rolled_columns if columns_too else self._add_columns
         with when(self._has_row(row)):
             sums = Accumulators(self.tensors.vectors, 1, self.run.width, len(self.vectors))
@@ -201,11 +198,6 @@ class PixelTile:
                         source_row = bind("source_row", self._placed_row(origin + taps.at + q * taps.delta))
                         add_columns(sums, plane, source_row, bind("kh", taps.first + q * taps.period))
             self._store(sums, 0, row)
-
-    def _origin_of_rows(self) -> Expr:
-        """Where the source rows of the tile are counted from."""
-        rows = self.cut.row_axis
-        return rows.origin(self.top) if rows.down == 1 else settled("origin", rows.origin(self.top))
 
     def _planes(self) -> Iterator[SourcePlane]:
         """Loops over the planes of the source that the tile sums."""
@@ -323,5 +315,5 @@ def ascending(taps: TapLoop | None) -> TapLoop | None:
 def live_turns(axis: Axis, taps: TapLoop, origin: Expr) -> tuple[Expr, Expr]:
     """The bounds of q within which a tap loop, ascending, stays inside the source."""
     start = origin + taps.at
-    first = settled("first", most(ceil_div(-start, taps.delta), 0))
-    return first, settled("stop", most(first, least(ceil_div(axis.inputs - start, taps.delta), taps.count)))
+    first = bind("first", most(ceil_div(-start, taps.delta), 0))
+    return first, bind("stop", most(first, least(ceil_div(axis.inputs - start, taps.delta), taps.count)))

@@ -16,7 +16,7 @@ from dwconv.problems.workload import Workload
 from dwconv.schedules.any_size import at_any_size
 from dwconv.schedules.cpu.emit.loops import WHOLE_ROW, ColumnBlock, OutputRange, is_one
 from dwconv.schedules.cpu.emit.vectors import Accumulators, Vectors
-from dwconv.schedules.cpu.emit.words import argument, parallel, seen_as, settled
+from dwconv.schedules.cpu.emit.words import argument, parallel, seen_as
 from dwconv.schedules.cpu.shared.limits import PARALLEL_SUMS
 from dwconv.schedules.cpu.wgrad_nhwc.cut import WeightCut
 from dwconv.schedules.cpu.wgrad_nhwc.reader import PixelReader, SumShare
@@ -68,21 +68,20 @@ def sum_by_images(reader: PixelReader, results: WeightResults, partial: Any, n: 
     rows, block_h, column_blocks = cut.work.rows.outputs, cut.config.block_h, cut.column_blocks
     blocks = cut.row_blocks * column_blocks
     depths = cut.work.depths.outputs
-    active = tasks if is_number(cut.work.channels) else settled("active", least(tasks, n * (depths * blocks)))
+    active = tasks if is_number(cut.work.channels) else bind("active", least(tasks, n * (depths * blocks)))
     for task in parallel("task", active):
         for number in serial("number", results.count):
             for vector in serial("vector", vectors.count):
                 store(partial, vectors.zero(), task, number, vectors.slot(vector))
-        each = settled("share", ceil_div(n * (depths * blocks), tasks))
-        first = settled("first", least(task * each, n * (depths * blocks)))
+        each = bind("share", ceil_div(n * (depths * blocks), tasks))
+        first = bind("first", least(task * each, n * (depths * blocks)))
         for unit in serial("unit", first, least(first + each, n * (depths * blocks))):
-            image, depth = divided(settled("image", unit // blocks), depths)
+            image, depth = divided(bind("image", unit // blocks), depths)
             top = unit % blocks // column_blocks * block_h if not is_one(cut.row_blocks) else 0
             columns = WHOLE_ROW
             if not is_one(column_blocks):
-                columns = ColumnBlock(settled("block", unit % column_blocks), column_blocks)
-            hold = bind if cut.work.axes.are_known else settled  # bound ones show which rows cannot be padding
-            block = OutputRange(hold("top", top), hold("bottom", least(top + block_h, rows)))
+                columns = ColumnBlock(bind("block", unit % column_blocks), column_blocks)
+            block = OutputRange(bind("top", top), bind("bottom", least(top + block_h, rows)))
             for numbers in vectors.several(0, vectors.count, at_a_time=cut.config.vectors_c):
                 share = SumShare(block=block, columns=columns, vectors=vectors.numbered(numbers))
                 at = PartOfSums(partial=partial, part=task, image=image, depths=OutputRange(depth, depth + 1))

@@ -169,12 +169,11 @@ class PixelReader:
         if taps.sums_dy:
             for v in range(len(share.vectors)):
                 sums.add_dy(v, sum_in_pairs([value for (_, _, of), value in gradient.items() if of == v]))
-        first = rows.shift + taps.kh * rows.step
-        origin = rows.origin(tile.top) + first
+        origin = rows.origin(tile.top) + rows.shift + taps.kh * rows.step
         for row_at, row_pairs in replace(rows, taps=taps.height, shift=0).reads(tile.height).items():
             x_row = bind("x_row", origin + row_at)
             x_pixels = self._row(self.x, *planes.x, x_row)
-            with when(taps.is_one_row or inside(x_row, rows.inputs, least=first + row_at)):
+            with when(taps.is_one_row or inside(x_row, rows.inputs)):
                 for column_at, pairs in tile.reads:
                     column = columns.origin(tile.left) + column_at
                     if tile.is_edge:

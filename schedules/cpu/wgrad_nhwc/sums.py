@@ -23,37 +23,27 @@ class Tap:
 
 
 def tap_groups(cut: WeightCut) -> Iterator[RegisterTaps]:
-    """The taps that are summed at the same time. Those along the depth are a loop, and so are groups of kernel rows and
-    what is left over. Kernel columns are unrolled, unless ``unroll`` is "none": then every tap is a turn of a loop, or
-    "group": then every group of columns is. For a bias one group sums dy as well: the first of several kernel rows at a
-    time, which then follow each other; else one outside of these loops."""
-    work, group_kh = cut.work, cut.config.group_kh
+    """The taps that are summed at the same time. Those along the depth are a loop, kernel rows one by one are one,
+    several at a time are unrolled. Kernel columns are unrolled, too, unless ``unroll`` is "none": then every tap is a
+    turn of a loop, or "group": then every group of columns is. For a bias one group, outside of these loops, sums dy
+    as well."""
+    taps_h, group_kh = cut.work.rows.taps, cut.config.group_kh
     is_rolled = cut.config.unroll in ("none", "group")
-    in_loops = is_rolled or work.axes.is_3d or (group_kh == 1 and work.rows.taps > 1)
-    if work.bias and in_loops:
+    in_loops = is_rolled or cut.work.axes.is_3d or (group_kh == 1 and taps_h > 1)
+    if cut.work.bias and in_loops:
         yield RegisterTaps(kh=0, height=0, kw=0, width=0, sums_dy=True)
-    for kd in serial("kd", work.depths.taps):
-        for kh, height in _row_groups(cut, in_turn=work.bias and not in_loops):
+    for kd in serial("kd", cut.work.depths.taps):
+        for kh in serial("kh", taps_h) if group_kh == 1 else range(0, taps_h, group_kh):
+            height = 1 if group_kh == 1 else min(group_kh, taps_h - kh)
             if is_rolled:
-                for groups in pieces(work.columns.taps, cut.group_kw):
+                for groups in pieces(cut.work.columns.taps, cut.group_kw):
                     for turn in serial("kw", groups.count):
                         kw = bind("first_kw", groups.first + turn * groups.size)
                         yield RegisterTaps(kd=kd, kh=kh, height=height, kw=kw, width=groups.size)
                 continue
             for kw, width in cut.column_groups:
-                sums_dy = work.bias and not in_loops and (kh, kw) == (0, 0)
+                sums_dy = cut.work.bias and not in_loops and (kh, kw) == (0, 0)
                 yield RegisterTaps(kd=kd, kh=kh, height=height, kw=kw, width=width, sums_dy=sums_dy)
-
-
-def _row_groups(cut: WeightCut, *, in_turn: bool) -> Iterator[tuple[Expr, int]]:
-    """(the first, how many) kernel rows that are summed at the same time. ``in_turn``: without loops."""
-    taps, height = cut.work.rows.taps, min(cut.config.group_kh, cut.work.rows.taps)
-    if in_turn:
-        yield from ((kh, min(height, taps - kh)) for kh in range(0, taps, height))
-        return
-    for rows in pieces(taps, height):
-        for turn in serial("kh", rows.count):
-            yield rows.first + turn * rows.size, rows.size
 
 
 class TapSums:
