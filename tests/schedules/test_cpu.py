@@ -127,6 +127,14 @@ def test_any_batch(pass_: Pass, layout: Layout) -> None:
         assert_right(kernel, workload.with_batch(batch))
 
 
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_bias_gets_the_sums_of_its_own_planes(layout: Layout) -> None:
+    workload = lying(dataclasses.replace(VOLUMES["3 by 3 by 3"], bias=True).for_pass("wgrad"), layout)
+    kernel = built(workload, template_of(workload, layout).space(workload, TARGET).default)
+    for batch in (1, 3):
+        assert_right(kernel, workload.with_batch(batch))
+
+
 def of_threads() -> Iterator[Workload]:
     images = dataclasses.replace(SHAPES["ragged channels"], bias=True)
     long = layer(5, (1, 1000), (1, 4), padding=((0, 0), (3, 0)), batch=1, bias=True)
