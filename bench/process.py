@@ -50,7 +50,10 @@ def said_by(command: Sequence[str], *, environment: Mapping[str, str], timeout_s
     """The last lines that ``python *command`` printed. It ends in time, with all processes that it started. Raises
     WorkerDied with its last line of error, WorkerTimeout."""
     name = " ".join(command)
-    with tempfile.TemporaryFile("w+", errors="replace") as out, tempfile.TemporaryFile("w+", errors="replace") as err:
+    with (
+        tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as out,
+        tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as err,
+    ):
         process = subprocess.Popen(
             [sys.executable, *command], stdout=out, stderr=err, env=dict(environment), start_new_session=True
         )

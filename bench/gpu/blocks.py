@@ -16,7 +16,7 @@ from typing import Any
 from bench.blocks import BlockCase, control_of, line_of, row_of
 from bench.cases import BenchLayer
 from bench.evidence import Control
-from bench.gpu.plan import Plan, found_in
+from bench.gpu.plan import GpuPlan, found_in
 from bench.gpu.run import Ended, Run, has_failed
 from bench.gpu.train import TRAINED
 from bench.gpu.tune import race_untuned
@@ -58,7 +58,7 @@ def blocks_stage(run: Run, *, networks: Sequence[Network] = _NETWORKS) -> Ended:
     return _ended(answers, len(blocks))
 
 
-def block_candidates(plan: Plan, *, networks: Sequence[Network] = _NETWORKS) -> Iterator[Candidate]:
+def block_candidates(plan: GpuPlan, *, networks: Sequence[Network] = _NETWORKS) -> Iterator[Candidate]:
     """Of the passes that are raced before."""
     blocks = [
         block.workload

@@ -37,8 +37,8 @@ from bench.gpu.host import FIRST_S as HOST_S
 from bench.gpu.host import host_candidates, host_stage
 from bench.gpu.partition import FIRST_S as PARTITION_S
 from bench.gpu.partition import partition_candidates, partition_stage
-from bench.gpu.plan import Plan
-from bench.gpu.prepared import Prepared
+from bench.gpu.plan import GpuPlan
+from bench.gpu.prepared import PreparedKernels
 from bench.gpu.race import FIRST_S as RACE_S
 from bench.gpu.race import in_words, race_candidates, race_stage, worst_first
 from bench.gpu.run import Answers, Ended, Interrupted, Pace, Run, State, interrupted_after, say
@@ -73,7 +73,7 @@ class GpuStage:
     run: Callable[[Run], Ended]
     minutes: float
     """What it takes to show most of what it can: its share of the time, beside the others'."""
-    candidates: Callable[[Plan], Iterable[Candidate]] = lambda plan: ()
+    candidates: Callable[[GpuPlan], Iterable[Candidate]] = lambda plan: ()
     """What it builds, as far as that is known before: the most important first."""
     first_s: float = 0.0
     """Expected time of its first item."""
@@ -143,7 +143,7 @@ def command(argv: Sequence[str] | None) -> int:
     records, own = (folder / f"{target.device}.jsonl" for folder in (shipped_log_folder(), arguments.out))
     if records.exists() and not own.exists():
         shutil.copy(records, own)
-    prepared = Prepared.taken(arguments.prepared, target) if arguments.prepared else None
+    prepared = PreparedKernels.taken(arguments.prepared, target) if arguments.prepared else None
     return run_stages(
         stages, target, state, budget=budget, workloads=workloads, odd=odd_workloads(), here=arguments.one_process,
         prepared=prepared, known_programs=frozenset(shipped.get(PROGRAMS, []) if arguments.newer else []),
@@ -173,7 +173,7 @@ def run_stages(
     workloads: list[Workload],
     odd: list[Workload],
     here: bool = False,
-    prepared: Prepared | None = None,
+    prepared: PreparedKernels | None = None,
     known_programs: frozenset[str] = frozenset(),
     in_turn: bool = False,
 ) -> int:

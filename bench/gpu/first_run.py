@@ -23,7 +23,7 @@ import torch
 import dwconv
 from bench.evidence import ratio_of
 from bench.first_minute import fresh_environment
-from bench.gpu.plan import Plan
+from bench.gpu.plan import GpuPlan
 from bench.gpu.run import Ended, Run, has_failed, say
 from bench.models import Network
 from bench.networks import image_for, mixed_precision, network_of
@@ -91,7 +91,7 @@ def first_run_stage(
     return Ended.of(answers, text or "nothing was run", count=len(items))
 
 
-def first_run_candidates(plan: Plan) -> list[Candidate]:
+def first_run_candidates(plan: GpuPlan) -> list[Candidate]:
     """The kernels of its pack. Without a pack it builds in empty folders, whatever is there."""
     target = plan.target
     assert isinstance(target, CudaTarget), "kernels are built ahead for a GPU alone"

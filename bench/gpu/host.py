@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from bench.gpu.host_turns import CONVERTED, PLAIN, PRECISIONS, measured
-from bench.gpu.plan import Plan
+from bench.gpu.plan import GpuPlan
 from bench.gpu.run import Ended, Run, has_failed
 from bench.gpu.tune import race_untuned
 from bench.process import in_a_process
@@ -61,7 +61,7 @@ def host_stage(given: Run, *, batch: int = 64, size: int = 28, turns: int = 40) 
     return Ended.of(answers, text or "nothing was measured", count=len(items))
 
 
-def host_candidates(plan: Plan, *, batch: int = 64, size: int = 28) -> Iterator[Candidate]:
+def host_candidates(plan: GpuPlan, *, batch: int = 64, size: int = 28) -> Iterator[Candidate]:
     """Of its layers and blocks."""
     return plan.raced(_passes(PRECISIONS, plan.target, batch=batch, size=size))
 

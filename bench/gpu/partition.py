@@ -14,7 +14,7 @@ from functools import cache
 from statistics import geometric_mean
 from typing import Any
 
-from bench.gpu.plan import Plan
+from bench.gpu.plan import GpuPlan
 from bench.gpu.run import Ended, Run, has_failed
 from bench.partition import KERNELS, STRIDES, configs_of, measured_us, names_of, variants_of, workloads
 from bench.results import FOLDER, read_results
@@ -65,7 +65,7 @@ def wanted_workloads() -> list[Workload]:
     ]
 
 
-def partition_candidates(plan: Plan, *, wanted: Sequence[Workload] | None = None) -> Iterator[Candidate]:
+def partition_candidates(plan: GpuPlan, *, wanted: Sequence[Workload] | None = None) -> Iterator[Candidate]:
     """In the order of the stage; of what ships for the architecture, or else of least estimate."""
     target = plan.target
     assert isinstance(target, CudaTarget), "kernels are built ahead for a GPU alone"

@@ -24,7 +24,7 @@ Found = TypeVar("Found")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class GpuPlan:
     """The input of a run that is to come."""
 
     target: Target

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from bench.cases import gpu_workloads, odd_workloads
 from bench.gpu import cuda
-from bench.gpu.plan import Plan, as_if_made_here
+from bench.gpu.plan import GpuPlan, as_if_made_here
 from bench.gpu.prepared import PreparedFolder
 from bench.gpu.run import say
 from dwconv import settings
@@ -56,7 +56,9 @@ def command(argv: Sequence[str] | None) -> int:
     stages = cuda.chosen_stages(parser, arguments.stages)
     target = _target(arguments.target, device=arguments.device)
     counts = with_both_gradients(dict.fromkeys(gpu_workloads(every=arguments.all), 1), target)
-    plan = Plan(target=target, known=known_of(target), workloads=list(counts)[: arguments.first], odd=odd_workloads())
+    plan = GpuPlan(
+        target=target, known=known_of(target), workloads=list(counts)[: arguments.first], odd=odd_workloads()
+    )
     folder = PreparedFolder(arguments.out, target)
     prepare(stages, plan, folder, seconds=arguments.seconds, most_bytes=arguments.mib * _MIB, jobs=arguments.jobs)
     return 0
@@ -84,7 +86,7 @@ def known_of(target: Target) -> Database:
 
 
 def prepare(
-    stages: Sequence[str], plan: Plan, folder: PreparedFolder, *, seconds: float, most_bytes: int, jobs: int
+    stages: Sequence[str], plan: GpuPlan, folder: PreparedFolder, *, seconds: float, most_bytes: int, jobs: int
 ) -> None:
     """Build what ``stages`` will build, and add it to ``folder``. Prints how much of each stage is in it. Raises
     LogError if it cannot be written, WorkerCannotStart if no builder can start."""
@@ -179,7 +181,7 @@ class _Counts:
         return "\n".join(lines)
 
 
-def _wanted(stages: Sequence[str], plan: Plan, counts: _Counts) -> Iterator[tuple[str, Candidate]]:
+def _wanted(stages: Sequence[str], plan: GpuPlan, counts: _Counts) -> Iterator[tuple[str, Candidate]]:
     """What is not in the folder, each with the first stage that builds it."""
     there, seen = counts.folder.names, set[str]()
     for stage in stages:

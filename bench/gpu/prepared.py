@@ -39,7 +39,7 @@ _MOST_BYTES = 2**30
 _READERS = 8
 
 
-class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class KernelPart(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Kernels in one file."""
 
     file: Annotated[str, msgspec.Meta(pattern=r"^[0-9]{4}\.xz\Z")]
@@ -51,7 +51,7 @@ class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class _Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     format: Literal[1]
     found_by: dict[str, str]
-    parts: list[Part]
+    parts: list[KernelPart]
 
 
 class Unusable(DwconvError):
@@ -66,7 +66,7 @@ class PreparedFolder:
         something else; LogError if it cannot be written."""
         self.folder = folder
         self._found_by = found_by(target)
-        self.parts: list[Part] = []
+        self.parts: list[KernelPart] = []
         if (folder / FILE).exists():
             try:
                 self.parts = read_manifest(folder, self._found_by).parts
@@ -94,7 +94,7 @@ class PreparedFolder:
         names = sum(len(name) + 4 for name in kernels)
         if self.size_bytes + len(content) + names + 200 > most_bytes:
             return False
-        part = Part(
+        part = KernelPart(
             file=f"{len(self.parts):04}.xz", size_bytes=len(content), sha256=_digest(content), kernels=sorted(kernels)
         )
         try:
@@ -128,7 +128,7 @@ def read_manifest(folder: Path, wanted: Mapping[str, str]) -> _Manifest:
     return manifest
 
 
-def _entries_of(folder: Path, part: Part) -> dict[str, bytes]:
+def _entries_of(folder: Path, part: KernelPart) -> dict[str, bytes]:
     """Raises Unusable for a part that is not as it was written."""
     try:
         content = (folder / part.file).read_bytes()
@@ -155,7 +155,7 @@ def _unwritable(folder: Path, error: OSError) -> LogError:
 # -- on the machine with the GPU -------------------------------------------------------------------------------------
 
 
-class Prepared:
+class PreparedKernels:
     """Kernels of a folder that are in the cache now. Counts how many a stage takes."""
 
     def __init__(self, folder: Path, names: frozenset[str]) -> None:
@@ -165,7 +165,7 @@ class Prepared:
         self._compiled_before = _compiled()
 
     @classmethod
-    def taken(cls, folder: Path, target: Target) -> Prepared:
+    def taken(cls, folder: Path, target: Target) -> PreparedKernels:
         """Puts the kernels of a folder into the cache. One line on stdout for what cannot be used."""
         names: set[str] = set()
         try:

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from bench.gpu.limits import MeasureLimits, as_limits, known_limits, limits_of
-from bench.gpu.plan import Plan
+from bench.gpu.plan import GpuPlan
 from bench.gpu.run import Ended, Run, has_failed
 from bench.gpu.worker import GpuFailure, GpuWorker, Handler
 from bench.race import OURS, Race, Raced, Racer
@@ -63,7 +63,7 @@ def race_stage(run: Run, *, sizes: MeasureLimits | None = None) -> Ended:
         return _race_all(run, racer)
 
 
-def race_candidates(plan: Plan) -> Iterator[Candidate]:
+def race_candidates(plan: GpuPlan) -> Iterator[Candidate]:
     """The best that is known of each workload."""
     return plan.best(plan.workloads)
 

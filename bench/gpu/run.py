@@ -30,7 +30,7 @@ from dwconv.records.log import TuningLog
 from dwconv.system.new_file import replace_file
 
 if TYPE_CHECKING:
-    from bench.gpu.prepared import Prepared
+    from bench.gpu.prepared import PreparedKernels
     from dwconv.measure.runner import WorkerProcesses
 
 _REMEMBERED = 5
@@ -208,7 +208,7 @@ class Run:
     """Workloads on which templates are verified."""
     one_process: bool = False
     """True if kernels run in this process."""
-    prepared: Prepared | None = None
+    prepared: PreparedKernels | None = None
     """Kernels that were built elsewhere."""
     known_programs: frozenset[str] = frozenset()
     """Digests of programs that need not be verified."""

@@ -23,7 +23,7 @@ from torch import Tensor
 import dwconv
 from bench.blocks import GPU_EFFORT, PLAIN, differences_of
 from bench.gpu.limits import MeasureLimits, as_limits, known_limits, limits_of
-from bench.gpu.plan import Plan
+from bench.gpu.plan import GpuPlan
 from bench.gpu.run import Ended, Run, has_failed
 from bench.gpu.tune import race_untuned
 from bench.gpu.worker import GpuFailure, GpuWorker, Handler
@@ -97,7 +97,7 @@ LAYERS = (
 )
 
 
-def sequence_candidates(plan: Plan, *, layers: Sequence[SequenceLayer] = LAYERS) -> Iterator[Candidate]:
+def sequence_candidates(plan: GpuPlan, *, layers: Sequence[SequenceLayer] = LAYERS) -> Iterator[Candidate]:
     """Of the passes that are raced before."""
     return plan.raced(_workloads(layers))
 

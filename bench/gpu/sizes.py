@@ -26,7 +26,7 @@ import dwconv
 from bench.cases import GPU_LAYERS, OWN, BenchLayer, square
 from bench.cpu import best_of
 from bench.evidence import ratio_of
-from bench.gpu.plan import Plan, found_in
+from bench.gpu.plan import GpuPlan, found_in
 from bench.gpu.race import EFFORT
 from bench.gpu.run import Ended, Run, has_failed
 from bench.gpu.tune import race_untuned
@@ -111,7 +111,7 @@ def workloads() -> list[Workload]:
 
 
 def size_candidates(
-    plan: Plan, *, wanted: Sequence[Workload] | None = None, network: Network = DETECTOR
+    plan: GpuPlan, *, wanted: Sequence[Workload] | None = None, network: Network = DETECTOR
 ) -> Iterator[Candidate]:
     """The tuned kernel and the one of any size of each workload that is tuned; what is raced of the others, and of the
     network at the size of its example."""

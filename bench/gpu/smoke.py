@@ -12,7 +12,7 @@ import torch
 
 from bench.cases import odd_blocks
 from bench.gpu.limits import MeasureLimits, known_limits, limits_of
-from bench.gpu.plan import Plan
+from bench.gpu.plan import GpuPlan
 from bench.gpu.run import Ended, Run, say
 from bench.gpu.verify import RIGHT, Verifier, name_of, verify_all
 from bench.gpu.worker import GpuFailure, GpuWorker
@@ -75,7 +75,7 @@ def _templates(run: Run, *, workers: WorkerProcesses, gpu: GpuWorker) -> tuple[i
     return right, len(candidates)
 
 
-def smoke_candidates(plan: Plan) -> list[Candidate]:
+def smoke_candidates(plan: GpuPlan) -> list[Candidate]:
     """What runs once."""
     return _candidates(plan.target)
 

@@ -20,7 +20,7 @@ from functools import partial
 from typing import Any
 
 from bench.full_size import FULL_SIZE
-from bench.gpu.plan import Plan, found_in
+from bench.gpu.plan import GpuPlan, found_in
 from bench.gpu.run import Ended, Interrupted, Run, State, has_failed, interrupted_after, of_all, say
 from bench.gpu.tune import race_untuned
 from bench.models import Network
@@ -185,7 +185,7 @@ def _workloads(network: Network, *, target: Target, autocast: str, device: str) 
 
 
 def train_candidates(
-    plan: Plan, *, stage: str = "train", rows: Mapping[str, StepsOf] | None = None
+    plan: GpuPlan, *, stage: str = "train", rows: Mapping[str, StepsOf] | None = None
 ) -> Iterator[Candidate]:
     """Of the passes that are raced before."""
     for row in (ROWS[stage] if rows is None else rows).values():

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from bench.gpu.plan import Plan
+from bench.gpu.plan import GpuPlan
 from bench.gpu.run import Ended, Run, of_all, say
 from dwconv.errors import DwconvError, EnvironmentFailure, LogError, NoTemplate, WorkerCannotStart
 from dwconv.measure.build_worker import BUILD_FOR_RACE
@@ -40,7 +40,7 @@ def tune_stage(run: Run) -> Ended:
     return Ended(line=f"{len(best)} of {len(by_key)} workloads tuned{against}{left}", failed=not best)
 
 
-def tune_candidates(plan: Plan) -> Iterator[Candidate]:
+def tune_candidates(plan: GpuPlan) -> Iterator[Candidate]:
     """What is raced first, then what each search begins with."""
     yield from plan.raced(plan.workloads)
     for workload in plan.workloads:

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from bench.gpu.plan import Plan
+from bench.gpu.plan import GpuPlan
 from bench.gpu.run import Ended, Interrupted, Run, interrupted_after, of_all, say
 from bench.gpu.running_statistics import StatisticsCheck, checks, verdict_of
 from bench.gpu.worker import GpuFailure, GpuWorker, Handler
@@ -86,7 +86,7 @@ def verify_stage(run: Run, *, load: str = LOAD) -> Ended:
     return _ended([*of_statistics, *candidates], run)
 
 
-def verify_candidates(plan: Plan) -> list[Candidate]:
+def verify_candidates(plan: GpuPlan) -> list[Candidate]:
     """What is verified."""
     return candidates_on(plan.odd, plan.target)
 

@@ -22,7 +22,7 @@ from bench import providers
 from bench.gpu import cores, first_run, partition, running_statistics, sequences, sizes, streams, verify
 from bench.gpu.cores import Job, cores_stage
 from bench.gpu.partition import partition_stage
-from bench.gpu.plan import Plan
+from bench.gpu.plan import GpuPlan
 from bench.gpu.run import Pace
 from bench.gpu.sequences import SequenceLayer, SequenceRacer, answer_of, sequences_stage
 from bench.gpu.sizes import sizes_stage
@@ -91,7 +91,7 @@ def test_kernels_of_any_size_are_of_all_widths_and_passes():
 def test_what_dispatch_predicts_of_another_size_is_of_any_size():
     """Also where the tuned kernel's template has none, as those on tensor cores."""
     known = Database.load([shipped_log_folder() / "nvidia-h200.jsonl"])
-    plan = Plan(target=dataclasses.replace(SM_90, device="nvidia-h200"), known=known, workloads=[], odd=[])
+    plan = GpuPlan(target=dataclasses.replace(SM_90, device="nvidia-h200"), known=known, workloads=[], odd=[])
     of_size = {}
     for each in itertools.islice(sizes.size_candidates(plan), 18):
         of_size.setdefault(each.workload.of_one_size, []).append(each)
@@ -386,7 +386,7 @@ def test_what_ships_of_the_partition_is_legal_today():
     known = partition.shipped_configs("sm_90")
     found, refused = partition._legal(known[partition._key(wanted[0])], wanted[0], SM_90)
     assert not refused and {"one level", "two levels", "best of all"} <= set(found)
-    first = next(partition.partition_candidates(Plan(target=SM_90, known=Database.of([]), workloads=[], odd=[])))
+    first = next(partition.partition_candidates(GpuPlan(target=SM_90, known=Database.of([]), workloads=[], odd=[])))
     assert first.workload == wanted[0] and first.config in found.values()
     assert not partition.shipped_configs("sm_75")
 

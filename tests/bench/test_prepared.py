@@ -12,8 +12,8 @@ import pytest
 from bench.__main__ import main
 from bench.cases import odd_workloads
 from bench.gpu import cuda, first_run, prepare, prepared
-from bench.gpu.plan import Plan, as_if_made_here, found_in
-from bench.gpu.prepared import FILE, KeptFirst, Prepared, PreparedFolder
+from bench.gpu.plan import GpuPlan, as_if_made_here, found_in
+from bench.gpu.prepared import FILE, KeptFirst, PreparedFolder, PreparedKernels
 from bench.gpu.verify import candidates_on
 from bench.models import Network
 from dwconv import export, settings
@@ -100,7 +100,7 @@ class Builders:
 
 def test_a_gpu_of_that_architecture_finds_what_was_built_for_it(folder, capsys):
     assert cache.kept_linked(candidate(), HERE) is None
-    taken = Prepared.taken(folder, HERE)
+    taken = PreparedKernels.taken(folder, HERE)
     assert capsys.readouterr().out == f"[prepared] 3 kernels of {folder}\n"
     assert taken.names == set(entries(3))
     for number in range(3):
@@ -117,7 +117,7 @@ def test_a_gpu_of_that_architecture_finds_what_was_built_for_it(folder, capsys):
     ],
 )
 def test_another_gpu_takes_nothing_and_says_so_in_a_line(folder, capsys, change, told):
-    taken = Prepared.taken(folder, dataclasses.replace(HERE, **change))
+    taken = PreparedKernels.taken(folder, dataclasses.replace(HERE, **change))
     assert not taken.names and not (settings.cache_folder() / "kernels").exists()
     assert capsys.readouterr().out == f"[prepared] {folder} {told}: kernels are compiled here\n"
 
@@ -132,7 +132,7 @@ def test_another_gpu_takes_nothing_and_says_so_in_a_line(folder, capsys, change,
 )
 def test_with_other_versions_nothing_is_taken(folder, capsys, monkeypatch, name, value, told):
     monkeypatch.setattr(cache, name, value)
-    assert not Prepared.taken(folder, HERE).names
+    assert not PreparedKernels.taken(folder, HERE).names
     out = capsys.readouterr().out
     assert out.count("\n") == 1 and f" is for {told} " in out and out.endswith(": kernels are compiled here\n")
 
@@ -156,7 +156,7 @@ def changed(path):
 )
 def test_a_damaged_part_costs_its_own_kernels(folder, capsys, damage, told):
     damage(folder / "0000.xz")
-    taken = Prepared.taken(folder, HERE)
+    taken = PreparedKernels.taken(folder, HERE)
     first, second = capsys.readouterr().out.splitlines()
     assert f"{folder / '0000.xz'} {told}" in first and first.endswith(": its 2 kernels are compiled here")
     assert second == f"[prepared] 1 kernels of {folder}" and len(taken.names) == 1
@@ -174,7 +174,7 @@ def test_a_damaged_part_costs_its_own_kernels(folder, capsys, damage, told):
 )
 def test_without_a_whole_list_of_its_parts_a_folder_gives_nothing(folder, capsys, damage):
     damage(folder / FILE)
-    assert not Prepared.taken(folder, HERE).names
+    assert not PreparedKernels.taken(folder, HERE).names
     out = capsys.readouterr().out
     assert out.count("\n") == 1 and str(folder / FILE) in out and out.endswith(": kernels are compiled here\n")
 
@@ -183,12 +183,12 @@ def test_a_kernel_under_the_name_of_another_is_not_run(tmp_path):
     right, wrong = entries(2).items()
     made = PreparedFolder(tmp_path / "made", SM_90)
     assert made.add({right[0]: wrong[1]}, most_bytes=MOST)
-    Prepared.taken(tmp_path / "made", HERE)
+    PreparedKernels.taken(tmp_path / "made", HERE)
     assert cache.kept_linked(candidate(), HERE) is None
 
 
 def test_builders_start_with_the_first_kernel_that_is_not_there(folder):
-    taken, builders = Prepared.taken(folder, HERE), Builders()
+    taken, builders = PreparedKernels.taken(folder, HERE), Builders()
     workers = type("Workers", (), {"builders": builders, "target": HERE, "kept": None})()
     first = taken.first(workers).builders
     first.start()
@@ -207,7 +207,7 @@ def test_builders_start_with_the_first_kernel_that_is_not_there(folder):
 
 def test_what_the_cache_had_before_does_not_count_as_the_folders(folder):
     cache.take_entries(entries(1, first=3))
-    taken = Prepared.taken(folder, HERE)
+    taken = PreparedKernels.taken(folder, HERE)
     first = KeptFirst(Builders(), HERE, note=taken._note)
     assert first.kept(candidate(3)) is not None
     assert taken.of_stage().startswith("0 kernels")
@@ -234,7 +234,7 @@ def building(tmp_path, monkeypatch):
     return build
 
 
-PLAN = Plan(target=SM_90, known=Database.of([]), workloads=[], odd=[])
+PLAN = GpuPlan(target=SM_90, known=Database.of([]), workloads=[], odd=[])
 WANTED = [candidate(number) for number in range(5)]
 
 
@@ -319,7 +319,7 @@ def test_a_race_builds_what_was_planned_for_it_first(tmp_path, monkeypatch):
     workers = SimpleNamespace(builders=nothing, measurer=nothing)
     log, known = TuningLog(tmp_path / "log.jsonl"), Database.of([record_of(layers[0], config=WANTED[0].config)])
     race(dict.fromkeys(layers, 1), HERE, log=log, seconds=600, known=known, workers=workers)
-    of_run = Plan(target=HERE, known=known, workloads=layers, odd=[])
+    of_run = GpuPlan(target=HERE, known=known, workloads=layers, odd=[])
     planned = list(of_run.raced(layers))
     assert planned[: len(heats.built)] == heats.built and {each.workload for each in heats.built} == {*layers}
     assert len(set(planned)) >= len(set(heats.built)), "and what it may build once more is known"

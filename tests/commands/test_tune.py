@@ -236,9 +236,9 @@ def test_every_log_is_read_once(capsys, fakes, tmp_path, monkeypatch):
     own = TuningLog(tmp_path / "tuning_logs" / "fake-cpu-2t.jsonl")
     for path in (own.path, own.path.with_name("other.jsonl")):
         TuningLog(path).append(fake.record(fake.WORKLOAD, fake.space(fake.WORKLOAD, fake.TARGET).default, median_us=9))
-    read, real = [], TuningLog.read
+    read, real = [], TuningLog.readable_lines
     monkeypatch.setattr(
-        TuningLog, "read", lambda log, *given, **named: read.append(log.path) or real(log, *given, **named)
+        TuningLog, "readable_lines", lambda log, *given, **named: read.append(log.path) or real(log, *given, **named)
     )
     assert run(*SHAPE, "--minutes", "1", "--trials", "4", "--passes", "fprop,dgrad", "--json") == 0
     assert len(json.loads(capsys.readouterr().out)["results"]) == 2

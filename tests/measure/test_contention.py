@@ -128,7 +128,7 @@ def test_waiting_ends_when_it_is_quiet_or_the_time_is_up(busy_shares):
 
 
 def test_threads_of_our_own_that_crowd_each_other_are_named(monkeypatch):
-    monkeypatch.setattr(contention, "allowed_cores", lambda: {3})
+    monkeypatch.setattr(contention, "cores", lambda: 1)
     assert oversubscription(2) == "2 threads on 1 core" and oversubscription(1) == ""
 
 

@@ -174,7 +174,7 @@ void replace_operators(std::unique_ptr<torch::Library>& library) {
   library->impl("native_batch_norm", &batch_norm);
   library->impl("native_batch_norm_backward", &batch_norm_gradients);
   for (const char* name : {"copy_", "add_.Tensor", "hardtanh", "hardtanh_", "hardtanh_backward", "relu", "relu_",
-                           "threshold_backward", "silu", "silu_", "silu_backward"}) {
+                           "threshold_backward", "silu", "silu_", "silu_backward", "mul.Tensor", "lerp_.Scalar"}) {
     library->impl(name, torch::CppFunction::makeFromBoxedFunction<&like_first>());
   }
 }

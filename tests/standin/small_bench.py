@@ -18,9 +18,9 @@ from bench.gpu.first_run import first_run_stage
 from bench.gpu.host import host_candidates, host_stage
 from bench.gpu.limits import MeasureLimits
 from bench.gpu.partition import partition_candidates, partition_stage
-from bench.gpu.plan import Plan
+from bench.gpu.plan import GpuPlan
 from bench.gpu.prepare import prepare
-from bench.gpu.prepared import Prepared, PreparedFolder
+from bench.gpu.prepared import PreparedFolder, PreparedKernels
 from bench.gpu.race import race_stage
 from bench.gpu.run import Pace, State
 from bench.gpu.sequences import SequenceLayer, sequence_candidates, sequences_stage
@@ -105,7 +105,7 @@ def prepare_for_a_gpu(wanted: Sequence[str], folder: Path) -> None:
     assert isinstance(gpu, CudaTarget)
     limits = dataclasses.replace(gpu.limits, cache_bytes=1 << 20)  # the stand-in's: it says what is likely to be fast
     gpu = dataclasses.replace(gpu, limits=limits)
-    plan = Plan(target=gpu, known=Database.of([]), workloads=WORKLOADS, odd=ODD)
+    plan = GpuPlan(target=gpu, known=Database.of([]), workloads=WORKLOADS, odd=ODD)
     prepare(wanted, plan, PreparedFolder(folder, gpu), seconds=3000, most_bytes=60 << 20, jobs=2)
 
 
@@ -126,7 +126,7 @@ def main() -> int:
         module._MOST_S = 600.0  # type: ignore[attr-defined]
     cuda.STAGES = stages(turns=given.host_turns or 2)
     target = parse_target("cuda")
-    prepared = Prepared.taken(given.prepared, target) if given.prepared else None
+    prepared = PreparedKernels.taken(given.prepared, target) if given.prepared else None
     state = State.open(given.folder, device=target.device)
     return cuda.run_stages(
         given.stages, target, state, budget=Pace(3000), workloads=WORKLOADS, odd=ODD, prepared=prepared
