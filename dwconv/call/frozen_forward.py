@@ -69,6 +69,7 @@ class WatchedModule:
     names: tuple[str, ...]
     """All that it has of its own."""
     methods: tuple[str, ...]
+    constants: tuple[tuple[str, Any], ...]
     """Of its class, where it has no attribute of the name."""
     over_ranks: bool = False
     """Whether it is a norm with the statistics of all ranks."""
@@ -86,7 +87,14 @@ class WatchedModule:
             children=children_of(module),
             tensors=tensors_of(module) if is_traced else (),
             names=names,
-            methods=tuple(name for name in methods_of(plain) if name not in names),
+            methods=tuple(
+                name for name, value in of_class(plain) if name not in names and isinstance(value, FunctionType)
+            ),
+            constants=tuple(
+                (name, frozen(value))
+                for name, value in of_class(plain)
+                if name not in names and is_constant(value) and not isinstance(value, FunctionType)
+            ),
             over_ranks=is_over_ranks(module),
         )
 
@@ -142,11 +150,11 @@ def names_in(module: nn.Module) -> tuple[str, ...]:
 
 
 @functools.cache
-def methods_of(plain: type[nn.Module]) -> tuple[str, ...]:
-    """What a forward pass calls by ``self``, and an attribute of a module can stand for."""
-    own = (kind for kind in plain.__mro__ if kind not in nn.Module.__mro__)
-    named = {name for kind in own for name, value in vars(kind).items() if isinstance(value, FunctionType)}
-    return tuple(sorted({"_call_impl", *(name for name in named if not name.startswith("__"))}))
+def of_class(plain: type[nn.Module]) -> tuple[tuple[str, Any], ...]:
+    """What a forward pass reads by ``self`` of its class, and an attribute of a module can stand for."""
+    own = [kind for kind in plain.__mro__ if kind not in nn.Module.__mro__]
+    found = {"_call_impl": nn.Module._call_impl} | {k: v for kind in reversed(own) for k, v in vars(kind).items()}
+    return tuple(sorted((item for item in found.items() if not item[0].startswith("__")), key=lambda item: item[0]))
 
 
 forwards: dict[type, Any] = {}

@@ -22,6 +22,7 @@ from dwconv import native
 from dwconv.call.frozen_forward import (
     HOOKS,
     Trace,
+    WatchedModule,
     at,
     children_of,
     constants_of,
@@ -67,7 +68,7 @@ def holds_by_values(parent: nn.Module, trace: Trace) -> bool:
             constants_of(module) != watched.attributes or names_in(module) != watched.names
         ):  # a forward pass of the instance is a name, too
             return False
-        if torch.compiler.is_compiling() and not all(_is_of_class(module, name) for name in watched.methods):
+        if torch.compiler.is_compiling() and _replaces_what_its_class_has(module, watched):
             return False
         for name, value in watched.attributes:  # a compiler cannot look into ``constants_of``
             if torch.compiler.is_compiling() and frozen(getattr(module, name)) != value:
@@ -75,8 +76,19 @@ def holds_by_values(parent: nn.Module, trace: Trace) -> bool:
     return True
 
 
+_CAN_LIST = torch.__version__ >= "2.13"
+"""Whether a compiler can list what a module has of its own: that of PyTorch 2.11 cannot."""
+
+
+def _replaces_what_its_class_has(module: nn.Module, watched: WatchedModule) -> bool:
+    if _CAN_LIST:
+        return any(name not in watched.names and hasattr(watched.plain, name) for name in module.__dict__)
+    return not all(_is_of_class(module, name) for name in watched.methods) or any(
+        frozen(getattr(module, name)) != value for name, value in watched.constants
+    )
+
+
 def _is_of_class(module: nn.Module, name: str) -> bool:
-    """Whether a method is that of the class. Compilers of PyTorch 2.11 cannot list what a module has of its own."""
     method = getattr(module, name)
     return (
         isinstance(method, MethodType) and method.__self__ is module and method.__func__ is getattr(type(module), name)

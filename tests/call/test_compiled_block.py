@@ -98,6 +98,7 @@ OTHERS = {
     "a module more": lambda model: model.add_module("end", nn.Identity()),
     "a forward of its own": lambda model: setattr(model.act1, "forward", torch.sigmoid),
     "a method": lambda model: vars(model.bn1).update(_check_input_dim=lambda x: None),
+    "a constant of its class": lambda model: setattr(model.bn1, "_version", 3),
     "a method of another": lambda model: setattr(model.act1, "forward", nn.Tanh().forward),
     "a call of its own": lambda model: setattr(model.act1, "_call_impl", torch.sigmoid),
 }
